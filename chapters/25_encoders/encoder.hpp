@@ -1,4 +1,4 @@
-// Chapter 25, file 2 of 10 — What else can read a text?
+// Chapter 25, file 2 of 7 — What else can read a text?
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Chapter 25, file 1 of 10: attention that sees both sides of a token.
+// Chapter 25, file 1 of 7: attention that sees both sides of a token.
 #pragma once
 
 #include "chapters/09_full_model/parameters.hpp"

@@ -1,10 +1,8 @@
 // Chapter 25 — What else can read a text? This program shows what a token of an encoder sees,
-// trains small encoders on names, makes one vector of a text, searches with words and with
-// vectors, and reads pictures.
+// trains small encoders on names, makes one vector of a text, and searches with words and with
+// vectors.
 #include "chapters/25_encoders/demo/attention.hpp"
-#include "chapters/25_encoders/demo/encoder_decoder.hpp"
 #include "chapters/25_encoders/demo/filling.hpp"
-#include "chapters/25_encoders/demo/pictures.hpp"
 #include "chapters/25_encoders/demo/search.hpp"
 #include "chapters/25_encoders/demo/tokenizers.hpp"
 #include "chapters/25_encoders/demo/vectors.hpp"
@@ -51,13 +49,5 @@ int main(int argc, char** argv) {
         most_similar_names(search_encoder, names, "jonh");
         recall_of_names(search_encoder, shipped.encoder, names, options.seed());
         words_of_bert();
-        viterbi_by_hand();
-        train_tokenizers();
-        relative_positions();
-        cross_attention_by_hand();
-        cost_of_cross_attention(options.seed());
-        patches_of_a_picture();
-        train_on_shapes(options.seed());
-        spots_in_other_sizes(options.seed());
     });
 }

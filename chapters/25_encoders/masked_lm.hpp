@@ -1,4 +1,4 @@
-// Chapter 25, file 3 of 10: masked-language modeling: hide some tokens of a text, and predict
+// Chapter 25, file 3 of 7: masked-language modeling: hide some tokens of a text, and predict
 // them from both sides.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Chapter 25, file 6 of 10: search by words (BM25) and by vectors, several rankings as one, and
+// Chapter 25, file 6 of 7: search by words (BM25) and by vectors, several rankings as one, and
 // how good one is.
 #pragma once
 

@@ -2,9 +2,7 @@
 #include <cmath>
 #include <set>
 
-#include "chapters/01_masking/masking.hpp"
 #include "chapters/25_encoders/exercise.hpp"
-#include "common/tensors/matmul.hpp"
 
 namespace exercise {
 
@@ -100,52 +98,6 @@ std::vector<double> scores(const Bm25Plus& bm25, const std::vector<Document>& do
         result.push_back(score);
     }
     return result;
-}
-
-// Exercise 25.6 — write cross-attention: keys and values depend on the text alone.
-EncodedKeys project_text(const CrossAttentionHead& head, const Matrix& encoder_states) {
-    return {head.k_proj(encoder_states), head.v_proj(encoder_states)};
-}
-
-Matrix cross_weights(const Matrix& queries, const Matrix& keys, const IdVector& padding_mask) {
-    Matrix scores = attention_scores(queries, keys);  // (T, S)
-    for (std::size_t t = 0; t < scores.shape(0); ++t)
-        for (std::size_t s = 0; s < scores.shape(1); ++s)
-            if (padding_mask(s) == 0) scores(t, s) = -infinity;
-    return softmax(scores);
-}
-
-Matrix cross_attention(const CrossAttentionHead& head, const Matrix& hidden_states,
-                       const Matrix& encoder_states, const IdVector& padding_mask,
-                       std::optional<EncodedKeys>& cache) {
-    if (!cache) cache = project_text(head, encoder_states);
-    const Matrix queries = head.q_proj(hidden_states);  // (T, D)
-    const Matrix weights = cross_weights(queries, cache->keys, padding_mask);
-    const Matrix context = matmul(weights, cache->values);  // (T, D)
-    return head.o_proj(context);
-}
-
-// q and o of the token, and its products with S keys and values; k and v of S tokens.
-std::uint64_t multiply_adds(std::uint64_t hidden_size, std::uint64_t head_dim,
-                            std::uint64_t text_len, bool cache_is_full) {
-    const std::uint64_t token = 2 * hidden_size * head_dim + 2 * text_len * head_dim;
-    return token + (cache_is_full ? 0 : 2 * text_len * hidden_size * head_dim);
-}
-
-// Exercise 25.7 — predict: one token for each patch, and the class token. With windows, each of
-// the N patches has M² = 49 scores instead of N = 784.
-Vector predicted_tokens() { return {197, 768, 785, 16}; }
-
-// Exercise 25.8 — write num_segmentations: the lattice of Viterbi, with a sum instead of a
-// maximum.
-std::uint64_t num_segmentations(const std::string& word, const std::set<std::string>& tokens) {
-    std::vector<std::uint64_t> ways(word.size() + 1);  // to write the first bytes of the word
-    ways[0] = 1;
-    for (std::size_t begin = 0; begin < word.size(); ++begin)
-        for (const std::string& token : tokens)
-            if (!token.empty() && word.compare(begin, token.size(), token) == 0)
-                ways[begin + token.size()] += ways[begin];
-    return ways.back();
 }
 
 }  // namespace exercise

@@ -1,4 +1,4 @@
-// Chapter 25, file 5 of 10: one vector for a text, and how it is trained.
+// Chapter 25, file 5 of 7: one vector for a text, and how it is trained.
 #pragma once
 
 #include "chapters/25_encoders/encoder.hpp"

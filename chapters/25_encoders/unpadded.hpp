@@ -1,4 +1,4 @@
-// Chapter 25, file 4 of 10: a batch without padding: the tokens of several texts in one row.
+// Chapter 25, file 4 of 7: a batch without padding: the tokens of several texts in one row.
 #pragma once
 
 #include "chapters/25_encoders/encoder.hpp"

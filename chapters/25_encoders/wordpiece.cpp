@@ -225,6 +225,19 @@ Tokenizer train_wordpiece(const std::string& text, const WordPieceOptions& optio
     return tokenizer;
 }
 
+std::string spelling_of(const Tokenizer& tokenizer, Id id) {
+    for (const auto& [token, each] : tokenizer.vocab)
+        if (each == id) return token;
+    return tokenizer.token_text(id);
+}
+
+std::string tokens_of_text(const Tokenizer& tokenizer, const std::string& text) {
+    std::string tokens;
+    for (const Id id : tokenizer.encode(text))
+        tokens += (tokens.empty() ? "" : " ") + spelling_of(tokenizer, id);
+    return tokens;
+}
+
 EncodedPair encode_pair(const Tokenizer& tokenizer, const std::string& first,
                         const std::string& second) {
     require(!tokenizer.word_model || tokenizer.word_model.target<WordPiece>(),

@@ -1,4 +1,4 @@
-// Chapter 25, file 7 of 10: WordPiece, the tokenizer of BERT.
+// Chapter 25, file 7 of 7: WordPiece, the tokenizer of BERT.
 #pragma once
 
 #include <optional>
@@ -44,6 +44,12 @@ PreTokenizer bert_pre_tokenizer();
 // Hugging Face tokenizers, decoders/wordpiece.rs. (It also leaves out the space before the
 // first token, as decode does; but it decodes "##ing" at the beginning of a text as "##ing".)
 std::string wordpiece_text(const std::string& token, const std::string& prefix, bool cleanup);
+
+// How a token is spelled in the vocabulary: ##ing, ▁the. Source: Hugging Face,
+// convert_ids_to_tokens.
+std::string spelling_of(const Tokenizer& tokenizer, Id id);
+// The spellings of a text's tokens, with a space between them.
+std::string tokens_of_text(const Tokenizer& tokenizer, const std::string& text);
 
 // The parameters of Hugging Face's WordPieceTrainer, and whether the text has lower case only.
 struct WordPieceOptions {

@@ -64,7 +64,7 @@ foreach(slug ${slugs})
   list(PREPEND lessons lesson_${slug})
   if(slug STREQUAL 10_tokenizer)  # the tokenizers of chapter 25, which need no later chapter
     add_library(encoder_tokenizers STATIC chapters/25_encoders/wordpiece.cpp
-                                          chapters/25_encoders/unigram.cpp)
+                                          chapters/26_encoder_decoder/unigram.cpp)
     target_link_libraries(encoder_tokenizers PUBLIC lesson_10_tokenizer)
     target_precompile_headers(encoder_tokenizers REUSE_FROM common)
     list(PREPEND lessons encoder_tokenizers)

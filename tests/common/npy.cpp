@@ -34,9 +34,9 @@ std::string npy_rejection(const std::string& bytes) {
 }  // namespace
 
 TEST_CASE("read_npy reads what numpy.save wrote") {
-    const NpyArray array = read_npy(fixture_file("25_encoders/vit_native_pixel_values"));
+    const NpyArray array = read_npy(fixture_file("27_vision/vit_native_pixel_values"));
     CHECK(array.shape == std::vector<std::size_t>{2, 3, 12, 20});
-    const Tensor4 expected = fixture<4>("25_encoders/vit_native_pixel_values");
+    const Tensor4 expected = fixture<4>("27_vision/vit_native_pixel_values");
     CHECK(array.elements == std::vector<float>(expected.begin(), expected.end()));
 }
 

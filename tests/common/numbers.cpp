@@ -55,7 +55,7 @@ TEST_CASE("cubic_weights are those of PyTorch's bicubic interpolation") {
     for (const std::size_t to : {3, 5, 8}) {
         INFO(to);
         CHECK_CLOSE(cubic_weights(5, to),
-                    fixture<2>("25_encoders/cubic_5_to_" + std::to_string(to)), 1e-6);
+                    fixture<2>("27_vision/cubic_5_to_" + std::to_string(to)), 1e-6);
     }
     const Matrix identity = xt::eye<Real>(5);
     CHECK_CLOSE(cubic_weights(5, 5), identity, 0);

@@ -3,8 +3,6 @@
 #include "chapters/25_encoders/masked_lm.hpp"
 #include "chapters/25_encoders/text_embedding.hpp"
 #include "chapters/25_encoders/unpadded.hpp"
-#include "chapters/25_encoders/vision.hpp"
-#include "common/tensors/matmul.hpp"
 #include "tests/support/check.hpp"
 
 using namespace exercise;
@@ -40,14 +38,6 @@ void check_rows(Model model) {
 
 const std::vector<Document> documents = {
     {"a", "river", "and", "a", "bank"}, {"the", "bank"}, {}, {"a", "a", "a", "a"}};
-
-CrossAttentionHead random_head() {
-    Generator generator(6);
-    const auto linear = [&](std::size_t in, std::size_t out) {
-        return make_linear(in, out, false, generator);
-    };
-    return {linear(5, 4), linear(5, 4), linear(5, 4), linear(4, 5)};
-}
 
 }  // namespace
 
@@ -116,68 +106,4 @@ TEST_CASE("25.5 write BM25+") {
           doctest::Approx(idf * (2 + 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 5 / mean)) +
                                  2.2 / (1 + 1.2 * (0.25 + 0.75 * 5 / mean)))));
     CHECK(result[3] > result[1]);
-}
-
-TEST_CASE("25.6 write cross-attention") {
-    Generator generator(7);
-    const CrossAttentionHead head = random_head();
-    const Matrix text = randn({6, 5}, generator), tokens = randn({3, 5}, generator);
-    const IdVector padding_mask = {1, 1, 1, 1, 0, 0};
-    {
-        INFO("step 1: the projections of the encoder's output");
-        const auto [keys, values] = project_text(head, text);
-        CHECK_CLOSE(keys, head.k_proj(text), 1e-6);
-        CHECK_CLOSE(values, head.v_proj(text), 1e-6);
-    }
-    const Matrix queries = {{2, 0}, {0, 1}}, keys = {{1, 0}, {0, 1}, {9, 9}};
-    {
-        INFO("step 2: softmax of q k / root of D, without the columns of padding");
-        const double a = std::exp(2 / std::sqrt(2.0)), b = std::exp(1 / std::sqrt(2.0));
-        CHECK_CLOSE(cross_weights(queries, keys, {1, 1, 0}),
-                    (Matrix{{Real(a / (a + 1)), Real(1 / (a + 1)), 0},
-                            {Real(1 / (b + 1)), Real(b / (b + 1)), 0}}),
-                    1e-6);
-    }
-    std::optional<EncodedKeys> cache;
-    const Matrix output = cross_attention(head, tokens, text, padding_mask, cache);
-    {
-        INFO("step 3: weights times values, projected; the cache is filled");
-        const Matrix weights =
-            cross_weights(head.q_proj(tokens), head.k_proj(text), padding_mask);
-        const Matrix context = matmul(weights, head.v_proj(text));
-        CHECK_CLOSE(output, head.o_proj(context), 1e-5);
-        REQUIRE(cache.has_value());
-        CHECK_CLOSE(cache->keys, head.k_proj(text), 1e-6);
-    }
-    {
-        INFO("step 3: a full cache is used, and the encoder's output is not read again");
-        const Matrix nothing = xt::zeros<Real>({6, 5});
-        CHECK_CLOSE(cross_attention(head, tokens, nothing, padding_mask, cache), output, 1e-6);
-    }
-    INFO("step 4: q and o, scores and context; and k and v of the whole text, without a cache");
-    CHECK(multiply_adds(5, 4, 6, true) == 2 * 5 * 4 + 2 * 6 * 4);
-    CHECK(multiply_adds(5, 4, 6, false) == 2 * 5 * 4 + 2 * 6 * 4 + 2 * 6 * 5 * 4);
-}
-
-TEST_CASE("25.7 predict: how many tokens a picture has") {
-    const Tensor3 patches = patchify(xt::zeros<Real>({1, 3, 224, 224}), 16),
-                  more = patchify(xt::zeros<Real>({1, 3, 448, 448}), 16);
-    INFO("a token for each patch, and the class token; without windows, each sees all N");
-    CHECK_CLOSE(predicted_tokens(),
-                (Vector{Real(1 + patches.shape(1)), Real(patches.shape(2)),
-                        Real(1 + more.shape(1)), Real(more.shape(1)) / (7 * 7)}),
-                0);
-}
-
-TEST_CASE("25.8 write num_segmentations") {
-    const std::set<std::string> onion = {"o", "n", "i", "on", "ion", "oni"};
-    CHECK(num_segmentations("onion", onion) == 8);
-    CHECK(num_segmentations("noon", onion) == 2);
-    CHECK(num_segmentations("", onion) == 1);
-    CHECK_MESSAGE(num_segmentations("onions", onion) == 0, "there is no token for s");
-    CHECK_MESSAGE(num_segmentations("aaaa", {"aa", "aaa"}) == 1, "aa aa");
-    CHECK_MESSAGE(num_segmentations("日本日", {"日", "本", "日本"}) == 2,
-                  "a letter may have several bytes");
-    INFO("two tokens, 60 letters: the 61st Fibonacci number");
-    CHECK(num_segmentations(std::string(60, 'a'), {"a", "aa"}) == 2504730781961);
 }

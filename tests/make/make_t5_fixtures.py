@@ -182,7 +182,7 @@ if __name__ == "__main__":
     distances = torch.arange(-300, 301)
     for name, bidirectional in (("bidirectional", True), ("causal", False)):
         settings = [(32, 128), (8, 11), (64, 300), (6, 25)]
-        save(f"25_encoders/buckets_{name}", torch.stack([bucket(distances, bidirectional, *each) for each in settings]))
+        save(f"26_encoder_decoder/buckets_{name}", torch.stack([bucket(distances, bidirectional, *each) for each in settings]))
     ids, decoder_ids = torch.randint(4, V, (3, S)), torch.randint(4, V, (3, T))
     mask = torch.arange(S)[None] < torch.tensor(LENGTHS)[:, None]
     ids, decoder_ids = ids.masked_fill(~mask, 2), torch.cat([torch.full((3, 1), 3), decoder_ids[:, 1:]], 1)

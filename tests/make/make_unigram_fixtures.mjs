@@ -1,4 +1,4 @@
-// Writes tests/fixtures/25_encoders/unigram/KIND/{tokenizer.json,encodings.json}: small Unigram tokenizers
+// Writes tests/fixtures/26_encoder_decoder/unigram/KIND/{tokenizer.json,encodings.json}: small Unigram tokenizers
 // with the components of published ones, and the ids of many texts from Hugging Face's own library. A
 // tool for maintainers: building, running and testing the project does not need node. To run it, with
 // Debian's package sentencepiece:

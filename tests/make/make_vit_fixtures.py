@@ -127,15 +127,15 @@ if __name__ == "__main__":
     torch.manual_seed(26)
     pictures = {"native": torch.randn(2, 3, 12, 20), "large": torch.randn(1, 3, 20, 28), "wide": torch.randn(1, 3, 8, 24)}
     weights = vit_weights(VIT)
-    write_safetensors(FOLDER / "25_encoders/vit.safetensors", lesson_names(weights))
+    write_safetensors(FOLDER / "27_vision/vit.safetensors", lesson_names(weights))
     save_model("vit", VIT, weights | linear_weights("pooler.dense", C, C), pictures, VIT_CHANGES)
     pictures = {"native": torch.randn(2, 1, 12, 12), "large": torch.randn(1, 1, 15, 21)}
     save_model("vit_classifier", CLASSIFIER, vit_weights(CLASSIFIER) | linear_weights("classifier", 5, C), pictures)
     pixels = torch.randint(0, 256, (2, 3, 4, 5)).float()
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
-    save("25_encoders/pixels", pixels)
-    save("25_encoders/normalized_pixels", (pixels / 255 - mean[:, None, None]) / std[:, None, None])
+    save("27_vision/pixels", pixels)
+    save("27_vision/normalized_pixels", (pixels / 255 - mean[:, None, None]) / std[:, None, None])
     points = torch.eye(5)[:, None, :, None].expand(5, 1, 5, 2)  # each point alone, as a column of a picture
     for size in (3, 5, 8):
         weights = functional.interpolate(points, size=(size, 2), mode="bicubic", align_corners=False)
-        save(f"25_encoders/cubic_5_to_{size}", weights[:, 0, :, 0].T)
+        save(f"27_vision/cubic_5_to_{size}", weights[:, 0, :, 0].T)

@@ -1,6 +1,6 @@
 // Unigram in a tokenizer.json. The fixtures' ids and texts are those of the npm package
 // tokenizers 0.23.2 (tests/make/make_unigram_fixtures.mjs).
-#include "chapters/25_encoders/unigram.hpp"
+#include "chapters/26_encoder_decoder/unigram.hpp"
 
 #include "chapters/25_encoders/wordpiece.hpp"
 #include "chapters/models/gguf/gguf_export.hpp"
@@ -20,7 +20,7 @@ const std::vector<std::string> unigram_kinds = {"t5",     "xlm_r",        "alber
                                                 "spaces", "hugging_face", "ties"};
 
 std::string unigram_folder(const std::string& kind) {
-    return fixture_path("25_encoders/unigram/" + kind);
+    return fixture_path("26_encoder_decoder/unigram/" + kind);
 }
 
 Tokenizer unigram_of_file(const std::string& kind) {
@@ -43,7 +43,7 @@ std::size_t check_unigram_cases(const Tokenizer& tokenizer, const std::string& f
 std::string unigram_error(const std::string& kind, const std::string& old_text,
                           const std::string& new_text) {
     const Scratch scratch;
-    const std::string file = scratch.copy_of("25_encoders/unigram/" + kind) + "/tokenizer.json";
+    const std::string file = scratch.copy_of("26_encoder_decoder/unigram/" + kind) + "/tokenizer.json";
     edit(file, old_text, new_text);
     try {
         models::load_tokenizer(file).encode("ab 中");
@@ -109,7 +109,7 @@ TEST_CASE("tokenizer.json with Unigram: a trained tokenizer is written and read"
 
 TEST_CASE("tokenizer.json with Unigram: a file without a type of model is known by its list") {
     const Scratch scratch;
-    const std::string file = scratch.copy_of("25_encoders/unigram/t5") + "/tokenizer.json";
+    const std::string file = scratch.copy_of("26_encoder_decoder/unigram/t5") + "/tokenizer.json";
     edit(file, "\"type\": \"Unigram\",", "");
     check_unigram_cases(models::load_tokenizer(file), unigram_folder("t5"));
 }

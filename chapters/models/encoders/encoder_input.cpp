@@ -102,10 +102,4 @@ std::optional<Id> find_mask_token(const std::string& folder, const Tokenizer& to
     return std::nullopt;
 }
 
-std::string spelling_of(const Tokenizer& tokenizer, Id id) {
-    for (const auto& [token, each] : tokenizer.vocab)
-        if (each == id) return token;
-    return tokenizer.token_text(id);
-}
-
 }  // namespace llm::models

@@ -27,7 +27,4 @@ Tokenizer encoder_tokenizer(const ModelRun& run, std::size_t vocab_size);
 // [MASK] or <mask>. Throws FileError.
 std::optional<Id> find_mask_token(const std::string& folder, const Tokenizer& tokenizer);
 
-// The spelling of a token in its vocabulary: "play", "##ing".
-std::string spelling_of(const Tokenizer& tokenizer, Id id);
-
 }  // namespace llm::models

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "chapters/11_generation/sampling.hpp"
+#include "chapters/25_encoders/wordpiece.hpp"
 #include "chapters/models/activations.hpp"
 #include "common/output/show.hpp"
 #include "common/tensors/argsort.hpp"

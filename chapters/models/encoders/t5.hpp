@@ -4,7 +4,7 @@
 #include <string>
 
 #include "chapters/11_generation/generation.hpp"
-#include "chapters/25_encoders/encoder_decoder.hpp"
+#include "chapters/26_encoder_decoder/encoder_decoder.hpp"
 #include "chapters/models/encoders/encoder_checkpoint.hpp"
 
 namespace llm::models {

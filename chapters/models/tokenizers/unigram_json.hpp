@@ -2,7 +2,7 @@
 // Functions that read throw FileError.
 #pragma once
 
-#include "chapters/25_encoders/unigram.hpp"
+#include "chapters/26_encoder_decoder/unigram.hpp"
 #include "common/files/json_file.hpp"
 
 namespace llm::models {

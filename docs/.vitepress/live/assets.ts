@@ -36,6 +36,8 @@ const assetsOf: Record<string, string[]> = {
   '23_structured_output': [...wordnet, ...calculator],
   '24_parallel': [],
   '25_encoders': [...names, 'name_encoder/fill.safetensors', 'name_encoder/search.safetensors'],
+  '26_encoder_decoder': ['data/king_james_held_out.txt'],
+  '27_vision': [],
   'walk': model,
 }
 

@@ -1,4 +1,4 @@
-// Chapter 25, file 10 of 10: Unigram, the tokenizer of T5, ALBERT and XLM-R.
+// Chapter 26, file 2 of 2: Unigram, the tokenizer of T5, ALBERT and XLM-R.
 #pragma once
 
 #include <limits>

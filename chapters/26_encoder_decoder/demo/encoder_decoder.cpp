@@ -1,7 +1,7 @@
-#include "chapters/25_encoders/demo/encoder_decoder.hpp"
+#include "chapters/26_encoder_decoder/demo/encoder_decoder.hpp"
 
 #include "chapters/11_generation/generation.hpp"
-#include "chapters/25_encoders/demo/small_t5.hpp"
+#include "chapters/26_encoder_decoder/demo/small_t5.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 

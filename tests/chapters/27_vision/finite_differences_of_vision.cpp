@@ -1,5 +1,5 @@
 // The backward pass of ViT against differences of the loss, in double.
-#include "chapters/25_encoders/vision.hpp"
+#include "chapters/27_vision/vision.hpp"
 #include "tests/support/finite_differences.hpp"
 
 using namespace llm;

@@ -1,7 +1,7 @@
-// Chapter 25: a small T5 with random weights, for its steps and its tests.
+// Chapter 26: a small T5 with random weights, for its steps and its tests.
 #pragma once
 
-#include "chapters/25_encoders/encoder_decoder.hpp"
+#include "chapters/26_encoder_decoder/encoder_decoder.hpp"
 
 namespace llm {
 

@@ -1,4 +1,4 @@
-#include "chapters/25_encoders/demo/pictures.hpp"
+#include "chapters/27_vision/demo/pictures.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "chapters/25_encoders/encoder_decoder.hpp"
+#include "chapters/26_encoder_decoder/encoder_decoder.hpp"
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/03_head_splitting/head_splitting.hpp"

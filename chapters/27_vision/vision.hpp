@@ -1,4 +1,5 @@
-// Chapter 25, file 9 of 10: pictures: patches as tokens, and positions for other sizes.
+// Chapter 27, file 1 of 1 — How does a transformer see? Patches as tokens, and positions for
+// pictures of other sizes.
 #pragma once
 
 #include "chapters/25_encoders/encoder.hpp"

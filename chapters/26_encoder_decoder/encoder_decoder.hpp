@@ -1,4 +1,5 @@
-// Chapter 25, file 8 of 10: an encoder, and a decoder that attends to its output: T5.
+// Chapter 26, file 1 of 2 — How does a model write about what it has read? An encoder, and a
+// decoder that attends to its output: T5.
 #pragma once
 
 #include "chapters/11_generation/cached_sequence.hpp"

@@ -1,4 +1,4 @@
-#include "chapters/25_encoders/vision.hpp"
+#include "chapters/27_vision/vision.hpp"
 
 #include "chapters/01_masking/masking.hpp"
 #include "common/numbers/interpolation.hpp"

@@ -1,4 +1,4 @@
-// Chapter 25: a decoder that attends to an encoder.
+// Chapter 26: a decoder that attends to an encoder.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Pictures: patches, positions of another size, and ViT against PyTorch.
-#include "chapters/25_encoders/vision.hpp"
+#include "chapters/27_vision/vision.hpp"
 #include "chapters/09_full_model/checkpoint.hpp"
 #include "tests/support/check.hpp"
 
@@ -8,7 +8,7 @@ using namespace llm;
 namespace {
 
 Tensor4 pictures(const std::string& size) {
-    return fixture<4>("25_encoders/vit_" + size + "_pixel_values");
+    return fixture<4>("27_vision/vit_" + size + "_pixel_values");
 }
 
 VitConfig vit_config() {
@@ -26,7 +26,7 @@ VitConfig vit_config() {
 
 VitModel vit() {
     VitModel model = empty_vit(vit_config());
-    load_parameters(fixture_path("25_encoders/vit.safetensors"), named_parameters(model));
+    load_parameters(fixture_path("27_vision/vit.safetensors"), named_parameters(model));
     return model;
 }
 
@@ -45,11 +45,11 @@ TEST_CASE("Patches go row by row, and the numbers of one by channel, row and col
 }
 
 TEST_CASE("Pixels are normalized as by ViTImageProcessor") {
-    const Tensor4 pixels = fixture<4>("25_encoders/pixels");
+    const Tensor4 pixels = fixture<4>("27_vision/pixels");
     const Vector mean = {Real(0.485), Real(0.456), Real(0.406)},
                  std_dev = {Real(0.229), Real(0.224), Real(0.225)};
     CHECK_CLOSE(normalize_pixels(pixels, mean, std_dev),
-                fixture<4>("25_encoders/normalized_pixels"), 1e-6);
+                fixture<4>("27_vision/normalized_pixels"), 1e-6);
     CHECK_THROWS_WITH(normalize_pixels(pixels, Vector{1, 2}, std_dev),
                       "reshape: cannot reshape (2,) to (1, 3, 1, 1)");
 }
@@ -74,7 +74,7 @@ TEST_CASE("ViT equals PyTorch, also on larger, smaller and wider pictures") {
     for (const std::string size : {"native", "large", "wide"}) {
         INFO(size);
         CHECK_CLOSE(vit()(pictures(size)),
-                    fixture<3>("25_encoders/vit_" + size + "_last_hidden_state"), 2e-5);
+                    fixture<3>("27_vision/vit_" + size + "_last_hidden_state"), 2e-5);
     }
 }
 

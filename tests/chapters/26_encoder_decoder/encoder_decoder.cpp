@@ -1,12 +1,12 @@
 // T5: buckets of distances against PyTorch, attention by its definition, and generation with
 // and without caches.
-#include "chapters/25_encoders/encoder_decoder.hpp"
+#include "chapters/26_encoder_decoder/encoder_decoder.hpp"
 
 #include <cmath>
 
 #include "chapters/01_masking/masking.hpp"
 #include "chapters/11_generation/generation.hpp"
-#include "chapters/25_encoders/demo/small_t5.hpp"
+#include "chapters/26_encoder_decoder/demo/small_t5.hpp"
 #include "tests/support/check.hpp"
 
 using namespace llm;
@@ -64,7 +64,7 @@ TEST_CASE("relative_position_bucket equals PyTorch, from 300 keys before to 300 
     const std::vector<std::pair<std::size_t, std::size_t>> settings = {
         {32, 128}, {8, 11}, {64, 300}, {6, 25}};
     for (const bool bidirectional : {true, false}) {
-        const IdMatrix expected = id_fixture<2>(std::string("25_encoders/buckets_") +
+        const IdMatrix expected = id_fixture<2>(std::string("26_encoder_decoder/buckets_") +
                                                 (bidirectional ? "bidirectional" : "causal"));
         for (auto [i, column] : every_index(settings.size(), 601)) {
             const auto distance = std::int64_t(column) - 300;

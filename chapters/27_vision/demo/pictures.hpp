@@ -1,8 +1,8 @@
-// Chapter 25: pictures as patches, a ViT that tells shapes apart, and pictures of other sizes.
+// Chapter 27: pictures as patches, a ViT that tells shapes apart, and pictures of other sizes.
 #pragma once
 
 #include "chapters/25_encoders/text_embedding.hpp"
-#include "chapters/25_encoders/vision.hpp"
+#include "chapters/27_vision/vision.hpp"
 
 namespace llm {
 

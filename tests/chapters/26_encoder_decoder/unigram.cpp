@@ -1,4 +1,4 @@
-#include "chapters/25_encoders/unigram.hpp"
+#include "chapters/26_encoder_decoder/unigram.hpp"
 
 #include <cmath>
 

@@ -1,0 +1,11 @@
+// Chapter 26: the tokenizer of T5.
+#pragma once
+
+namespace llm {
+
+// The best segmentation of a word, with tokens whose scores are whole numbers.
+void viterbi_by_hand();
+// A vocabulary trained on a chapter of the Bible, and its words beside those of WordPiece.
+void train_tokenizers();
+
+}  // namespace llm
