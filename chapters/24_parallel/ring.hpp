@@ -8,16 +8,19 @@
 namespace llm {
 
 // All functions are called by all ranks, with N numbers each. Part i of the numbers is
-// part_of(N, n, i), for n ranks. Source: Patarasuk and Yuan, 2009, "Bandwidth optimal
-// all-reduce algorithms for clusters of workstations", section 3.
+// part_of(N, n, i), for n ranks; with a unit, rows of so many numbers are not cut. Source:
+// Patarasuk and Yuan, 2009, "Bandwidth optimal all-reduce algorithms for clusters of
+// workstations", section 3.
 
 // Afterwards rank r has the sums of part r; its other numbers are partial sums. The numbers of
 // part i are added in the order of the ranks i + 1, i + 2, ..., i, so the result is the same in
 // each run.
-void ring_reduce_scatter(Communicator& ranks, std::span<Real> values);  // (N)
+void ring_reduce_scatter(Communicator& ranks, std::span<Real> values,  // (N)
+                         std::size_t unit = 1);
 
 // Rank r has part r; afterwards each rank has all parts.
-void ring_all_gather(Communicator& ranks, std::span<Real> values);  // (N)
+void ring_all_gather(Communicator& ranks, std::span<Real> values,  // (N)
+                     std::size_t unit = 1);
 
 // The sums of all numbers, on each rank, with the same bits.
 void ring_all_reduce(Communicator& ranks, std::span<Real> values);  // (N)

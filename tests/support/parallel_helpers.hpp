@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "chapters/24_parallel/sharded_model.hpp"
+#include "chapters/24_parallel/tensor_parallel.hpp"
 #include "common/parallel/thread_ranks.hpp"
 #include "tests/support/tiny_run.hpp"
 
@@ -130,6 +131,54 @@ inline void check_gradients(double tolerance) {
                 });
             }
     }
+}
+
+// A model of H 4 and Hkv 2 whose F, V and T no number of ranks divides.
+inline Config uneven_config(bool tied, QKNormType qk_norm, AttentionBias bias) {
+    Config config = tiny_config(2);
+    config.num_attention_heads = 4;
+    config.num_key_value_heads = 2;
+    config.head_dim = 4;
+    config.intermediate_size = 13;
+    config.vocab_size = 11;
+    config.qk_norm = qk_norm;
+    config.attention_bias = bias;
+    config.tie_word_embeddings = tied;
+    return config;
+}
+
+inline void check_tensor_parallel(double tolerance) {
+    for (const bool sequence_parallel : {false, true})
+        for (const bool tied : {false, true}) {
+            Generator generator(5);
+            Model model = make_model(
+                uneven_config(tied, tied ? QKNormType::with_weights : QKNormType::none,
+                              tied ? AttentionBias::qkv : AttentionBias::qkvo),
+                generator);
+            init_normal(model, Real(0.3), generator);
+            IdMatrix ids(std::array<std::size_t, 2>{3, 7}), targets(ids.shape());
+            for (std::size_t i = 0; i < ids.size(); ++i) {
+                ids.data()[i] = Id(i * i % 11);
+                targets.data()[i] = Id((i + 3) * i % 11);
+            }
+            const AttentionInputs inputs = causal_attention_inputs(model.config, 3, 7);
+            Model expected = zeros_like(model);
+            const double loss = forward_backward(model, ids, targets, inputs, expected);
+            for (const std::size_t n : {1, 2, 4})
+                run_ranks(n, [&](Communicator& ranks) {
+                    CAPTURE(n);
+                    CAPTURE(sequence_parallel);
+                    const TensorParallelGroup group{&ranks, sequence_parallel, 7};
+                    const TensorParallelModel part = tensor_parallel_part(model, group);
+                    TensorParallelModel gradient = zeros_like(part);
+                    const double own = forward_backward(part, model.config.vocab_size, ids,
+                                                        targets, inputs, gradient);
+                    sum_partial_gradients(model.config, gradient);
+                    CHECK(std::abs(own - loss) <= tolerance * loss);
+                    check_equal(gather(gradient, model), expected, tolerance);
+                    check_equal(gather(part, model), model, 0);
+                });
+        }
 }
 
 }  // namespace llm::parallel_tests
