@@ -45,8 +45,14 @@ struct TensorParallelAttention : TensorParallel<AttentionLayer> {  // H/n query 
 };
 using TensorParallelBlock =
     PreNormBlockWith<RMSNorm, TensorParallelMlp, TensorParallelAttention>;
-// Embedding and head have the rows of this rank's tokens of the vocabulary.
-using TensorParallelModel = DecoderModel<TensorParallelBlock>;
+// A rank's part of a model. Embedding and head have the rows of its part of the vocabulary, and
+// the sizes of the configuration are those of the part.
+struct TensorParallelConfig : Config {
+    TensorParallelGroup group;
+    Part vocabulary;  // of the whole_vocab_size tokens, V
+    std::size_t whole_vocab_size;
+};
+using TensorParallelModel = DecoderModel<TensorParallelBlock, TensorParallelConfig>;
 
 ForwardPass<MlpActivations> mlp_forward(const TensorParallelMlp& mlp, const Tensor3& input);
 Tensor3 mlp_backward(const TensorParallelMlp& mlp, const MlpActivations& saved,
@@ -69,48 +75,23 @@ enum class Sharding { rows, columns, replicated };
 struct Slice {
     Sharding sharding;
     Part part;
-    std::size_t num_copies;  // so many ranks have the same slice
-    bool is_first;           // this rank is the first of them
+    std::size_t num_copies = 1;      // so many ranks have the same slice,
+    bool is_first = true;            // this rank is the first of them, and
+    bool partial_gradients = false;  // their gradients are of their own heads or tokens alone
 };
 // Of a parameter with this name, as named_parameters() gives it. Throws ValueError unless the
-// ranks divide H, and divide Hkv or are a multiple of it: then several have the same key and
-// value head.
-Slice slice_of(const Config& config, const std::string& name, std::size_t num_ranks,
-               std::size_t rank);
+// number of ranks divides H, and divides Hkv or is a multiple of it: then several ranks have
+// the same key and value head.
+Slice slice_of(const Config& config, const std::string& name, const TensorParallelGroup& group);
 
 // This rank's part of a model. Throws ValueError as slice_of does, and for a QK norm over all
-// heads of a token, whose mean would have to be summed over ranks.
+// heads of a token.
 TensorParallelModel tensor_parallel_part(const Model& whole, const TensorParallelGroup& group);
 // The whole model, or gradient, on each rank; `like` has its sizes.
-Model gather(const TensorParallelModel& model, const Model& like);
+Model gather(const TensorParallelModel& part, const Model& like);
 
-// The cross-entropy of chapter 12 where each rank has the logits of some tokens of the
-// vocabulary: two numbers for each position are exchanged, not the logits.
-struct ShardedCrossEntropy {
-    double loss;
-    Tensor3 logits_gradient;  // (B, T, V/n)
-};
-ShardedCrossEntropy sharded_cross_entropy(Communicator& ranks,
-                                          const Tensor3& logits,    // (B, T, V/n)
-                                          const IdMatrix& targets,  // (B, T)
-                                          std::size_t vocab_size);  // V
-
-// The rows of a part of the vocabulary; 0 for other tokens.
-Tensor3 sharded_embedding(const Matrix& weight,        // (V/n, C)
-                          Part vocabulary,             // of V
-                          const IdMatrix& input_ids);  // (B, T) -> (B, T, C)
-void sharded_embedding_backward(Part vocabulary, const IdMatrix& input_ids,
-                                const Tensor3& output_gradient,  // (B, T, C)
-                                Matrix& gradient);               // (V/n, C)
-
-// The loss of a batch, on each rank; the gradients of this rank's part are accumulated.
-double forward_backward(const TensorParallelModel& model, std::size_t vocab_size,  // V
-                        const IdMatrix& input_ids,                                 // (B, T)
-                        const IdMatrix& targets,                                   // (B, T)
-                        const AttentionInputs& inputs,  // of T positions
-                        TensorParallelModel& gradient);
-// Adds up the gradients of parameters of which each rank has computed a part: those of copies
-// of a key and value head, of QK norms, and, with sequence parallelism, of all norms.
+// Adds up the partial gradients of copies: of a key and value head that several ranks have, of
+// QK norms and, with sequence parallelism, of all norms.
 void sum_partial_gradients(const Config& config, TensorParallelModel& gradient);
 
 }  // namespace llm

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <mutex>
 
+#include "chapters/24_parallel/pipeline.hpp"
 #include "chapters/24_parallel/sharded_model.hpp"
-#include "chapters/24_parallel/tensor_parallel.hpp"
 #include "common/parallel/thread_ranks.hpp"
 #include "tests/support/tiny_run.hpp"
 
@@ -171,14 +171,62 @@ inline void check_tensor_parallel(double tolerance) {
                     const TensorParallelGroup group{&ranks, sequence_parallel, 7};
                     const TensorParallelModel part = tensor_parallel_part(model, group);
                     TensorParallelModel gradient = zeros_like(part);
-                    const double own = forward_backward(part, model.config.vocab_size, ids,
-                                                        targets, inputs, gradient);
+                    const double own = forward_backward(part, ids, targets, inputs, gradient);
                     sum_partial_gradients(model.config, gradient);
                     CHECK(std::abs(own - loss) <= tolerance * loss);
                     check_equal(gather(gradient, model), expected, tolerance);
                     check_equal(gather(part, model), model, 0);
                 });
         }
+}
+
+inline void check_pipeline(double tolerance) {
+    for (const bool tied : {false, true})
+        for (const bool one_forward_one_backward : {false, true})
+            for (const std::size_t p : {1, 2, 3}) {
+                Config config = uneven_config(tied, QKNormType::none, AttentionBias::qkv);
+                config.num_hidden_layers = 3;
+                Generator generator(5);
+                Model model = make_model(config, generator);
+                init_normal(model, Real(0.3), generator);
+                std::vector<MicroBatch> micro_batches;
+                Model expected = zeros_like(model);
+                double loss = 0;
+                for (std::size_t m = 0; m < 4; ++m) {
+                    const std::size_t rows = m == 3 ? 1 : 2;  // the last one is smaller
+                    IdMatrix ids(std::array<std::size_t, 2>{rows, 5}), targets(ids.shape());
+                    for (std::size_t i = 0; i < ids.size(); ++i) {
+                        ids.data()[i] = Id((i + m) * i % 11);
+                        targets.data()[i] = Id((i + 3) * (i + m) % 11);
+                    }
+                    const AttentionInputs inputs =
+                        causal_attention_inputs(model.config, rows, 5);
+                    micro_batches.push_back({ids, targets, inputs, Real(rows) / 7});
+                    const auto [logits, saved] = model_forward(model, ids, inputs);
+                    loss += double(rows) / 7 * cross_entropy(logits, targets);
+                    model_backward(model, saved,
+                                   Real(rows) / 7 * cross_entropy_backward(logits, targets),
+                                   expected);
+                }
+                run_ranks(p, [&](Communicator& ranks) {
+                    CAPTURE(p);
+                    const PipelineStage<Model> stage = pipeline_stage(model, ranks);
+                    Model gradient = zeros_like(stage.part);
+                    double own =
+                        run_schedule(stage,
+                                     one_forward_one_backward
+                                         ? one_forward_one_backward_schedule(4, p, ranks.rank())
+                                         : gpipe_schedule(4),
+                                     micro_batches, gradient);
+                    sum_tied_gradients(stage, gradient);
+                    ranks.all_reduce(std::span(&own, 1));
+                    CHECK(std::abs(own - loss) <= tolerance * loss);
+
+                    // Compare the layers of this stage, and the ends.
+                    Model of_stage = pipeline_stage(expected, ranks).part;
+                    check_equal(gradient, of_stage, tolerance);
+                });
+            }
 }
 
 }  // namespace llm::parallel_tests
