@@ -6,6 +6,7 @@
 #include <cmath>
 #include <mutex>
 
+#include "chapters/24_parallel/context_parallel.hpp"
 #include "chapters/24_parallel/pipeline.hpp"
 #include "chapters/24_parallel/sharded_model.hpp"
 #include "common/parallel/thread_ranks.hpp"
@@ -227,6 +228,48 @@ inline void check_pipeline(double tolerance) {
                     check_equal(gradient, of_stage, tolerance);
                 });
             }
+}
+
+inline void check_context_parallel(double tolerance) {
+    for (const bool tied : {false, true})
+        for (const std::size_t n : {1, 2, 3, 4}) {
+            const Config config = uneven_config(
+                tied, tied ? QKNormType::with_weights : QKNormType::none, AttentionBias::qkvo);
+            Generator generator(5);
+            Model model = make_model(config, generator);
+            init_normal(model, Real(0.3), generator);
+            const std::size_t T = 13;
+            IdMatrix ids(std::array<std::size_t, 2>{2, T}), targets(ids.shape());
+            for (std::size_t i = 0; i < ids.size(); ++i) {
+                ids.data()[i] = Id(i * i % 11);
+                targets.data()[i] = Id((i + 3) * i % 11);
+            }
+            Model expected = zeros_like(model);
+            const double loss = forward_backward(model, ids, targets, expected);
+            run_ranks(n, [&](Communicator& ranks) {
+                CAPTURE(n);
+                const ContextParallelModel part = context_parallel(model, ranks);
+                ContextParallelModel gradient = zeros_like(part);
+                const RingAttention::Inputs inputs = ring_inputs(model.config, ranks, 2, T);
+                const std::vector<std::size_t> own = inputs.chunks.positions(ranks.rank());
+                const IdMatrix own_targets = slice_positions(targets, own);
+                const auto [logits, saved] =
+                    model_forward(part, slice_positions(ids, own), inputs);
+                const Real share = Real(own.size()) / Real(T);
+                model_backward(part, saved, share * cross_entropy_backward(logits, own_targets),
+                               gradient);
+                double total = double(share) * cross_entropy(logits, own_targets);
+                ranks.all_reduce(std::span(&total, 1));
+                CHECK(std::abs(total - loss) <= tolerance * loss);
+                for (const Parameter& parameter : named_parameters(gradient))
+                    ranks.all_reduce(parameter.values);
+                Model whole = with_layers(gradient, [](const auto& block) {
+                    return PreNormBlock{block.self_attn.layer, block.mlp, block.attention_norm,
+                                        block.ffn_norm};
+                });
+                check_equal(whole, expected, tolerance);
+            });
+        }
 }
 
 }  // namespace llm::parallel_tests

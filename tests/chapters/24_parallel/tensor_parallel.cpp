@@ -31,4 +31,8 @@ TEST_CASE("the bubble of both schedules is (p - 1) / (m + p - 1), and 1F1B keeps
         }
 }
 
+TEST_CASE("ring attention on 1 to 4 ranks: the gradient of one process") {
+    check_context_parallel(1e-5);
+}
+
 }  // namespace
