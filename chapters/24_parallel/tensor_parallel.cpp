@@ -68,7 +68,7 @@ Tensor3 TensorParallelGroup::gather(const Tensor3& hidden_states) const {
     const auto [begin, size] = part_of(seq_len, ranks->size(), ranks->rank());
     Tensor3 by_token(std::array{seq_len, batch_size, width});
     xt::view(by_token, xt::range(begin, begin + size)) = swap_batch_and_tokens(hidden_states);
-    ring_all_gather(*ranks, {by_token.data(), by_token.size()}, batch_size * width);
+    ring_all_gather_rows(*ranks, {by_token.data(), by_token.size()}, batch_size * width);
     return swap_batch_and_tokens(by_token);
 }
 
@@ -80,7 +80,7 @@ Tensor3 TensorParallelGroup::sum(const Tensor3& partial_sums) const {
     }
     const auto [batch_size, all_len, width] = dims(partial_sums);
     Tensor3 by_token = swap_batch_and_tokens(partial_sums);
-    ring_reduce_scatter(*ranks, {by_token.data(), by_token.size()}, batch_size * width);
+    ring_reduce_scatter_rows(*ranks, {by_token.data(), by_token.size()}, batch_size * width);
     return swap_batch_and_tokens(
         tokens_of(by_token, part_of(seq_len, ranks->size(), ranks->rank())));
 }
