@@ -108,6 +108,7 @@ void embed_tokens_backward(const TensorParallelModel& part, const IdMatrix& inpu
 HeadLoss head_forward_backward(const TensorParallelModel& part,
                                const Tensor3& last_hidden_state, const IdMatrix& targets,
                                Real share, TensorParallelModel& gradient) {
+    check_ids(part, targets);
     const TensorParallelGroup& group = part.config.group;
     const Tensor3 normalized = group.gather(part.norm(last_hidden_state));  // (B, T, C)
     const auto [loss, logits_gradient] = vocabulary_parallel_cross_entropy(

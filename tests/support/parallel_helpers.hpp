@@ -6,8 +6,6 @@
 #include <cmath>
 #include <mutex>
 
-#include "chapters/24_parallel/context_parallel.hpp"
-#include "chapters/24_parallel/pipeline.hpp"
 #include "chapters/24_parallel/sharded_model.hpp"
 #include "common/parallel/thread_ranks.hpp"
 #include "tests/support/tiny_run.hpp"
@@ -85,8 +83,8 @@ inline Result on_ranks(Communicator& ranks, const Task& task, ZeroStage stage,
 
 // Compares each parameter: the largest difference, as a share of the largest entry. (An entry
 // of the gradient that is rounding alone, k_proj's bias, is compared with the largest of all.)
-inline void check_equal(Model actual, Model expected, double tolerance) {
-    const std::vector<Parameter> a = named_parameters(actual), e = named_parameters(expected);
+inline void check_equal_parameters(const std::vector<Parameter>& a,
+                                   const std::vector<Parameter>& e, double tolerance) {
     REQUIRE(a.size() == e.size());
     double largest_of_all = 0;
     for (const Parameter& parameter : e)
@@ -102,6 +100,10 @@ inline void check_equal(Model actual, Model expected, double tolerance) {
         CHECK_MESSAGE(difference <= tolerance * largest, e[p].name, ": ", difference, " of ",
                       largest);
     }
+}
+
+inline void check_equal(Model actual, Model expected, double tolerance) {
+    check_equal_parameters(named_parameters(actual), named_parameters(expected), tolerance);
 }
 
 inline constexpr std::array all_stages = {ZeroStage::none, ZeroStage::optimizer_states,
@@ -132,144 +134,6 @@ inline void check_gradients(double tolerance) {
                 });
             }
     }
-}
-
-// A model of H 4 and Hkv 2 whose F, V and T no number of ranks divides.
-inline Config uneven_config(bool tied, QKNormType qk_norm, AttentionBias bias) {
-    Config config = tiny_config(2);
-    config.num_attention_heads = 4;
-    config.num_key_value_heads = 2;
-    config.head_dim = 4;
-    config.intermediate_size = 13;
-    config.vocab_size = 11;
-    config.qk_norm = qk_norm;
-    config.attention_bias = bias;
-    config.tie_word_embeddings = tied;
-    return config;
-}
-
-inline void check_tensor_parallel(double tolerance) {
-    for (const bool sequence_parallel : {false, true})
-        for (const bool tied : {false, true}) {
-            Generator generator(5);
-            Model model = make_model(
-                uneven_config(tied, tied ? QKNormType::with_weights : QKNormType::none,
-                              tied ? AttentionBias::qkv : AttentionBias::qkvo),
-                generator);
-            init_normal(model, Real(0.3), generator);
-            IdMatrix ids(std::array<std::size_t, 2>{3, 7}), targets(ids.shape());
-            for (std::size_t i = 0; i < ids.size(); ++i) {
-                ids.data()[i] = Id(i * i % 11);
-                targets.data()[i] = Id((i + 3) * i % 11);
-            }
-            const AttentionInputs inputs = causal_attention_inputs(model.config, 3, 7);
-            Model expected = zeros_like(model);
-            const double loss = forward_backward(model, ids, targets, inputs, expected);
-            for (const std::size_t n : {1, 2, 4})
-                run_ranks(n, [&](Communicator& ranks) {
-                    CAPTURE(n);
-                    CAPTURE(sequence_parallel);
-                    const TensorParallelGroup group{&ranks, sequence_parallel, 7};
-                    const TensorParallelModel part = tensor_parallel_part(model, group);
-                    TensorParallelModel gradient = zeros_like(part);
-                    const double own = forward_backward(part, ids, targets, inputs, gradient);
-                    sum_partial_gradients(model.config, gradient);
-                    CHECK(std::abs(own - loss) <= tolerance * loss);
-                    check_equal(gather(gradient, model), expected, tolerance);
-                    check_equal(gather(part, model), model, 0);
-                });
-        }
-}
-
-inline void check_pipeline(double tolerance) {
-    for (const bool tied : {false, true})
-        for (const bool one_forward_one_backward : {false, true})
-            for (const std::size_t p : {1, 2, 3}) {
-                Config config = uneven_config(tied, QKNormType::none, AttentionBias::qkv);
-                config.num_hidden_layers = 3;
-                Generator generator(5);
-                Model model = make_model(config, generator);
-                init_normal(model, Real(0.3), generator);
-                std::vector<MicroBatch> micro_batches;
-                Model expected = zeros_like(model);
-                double loss = 0;
-                for (std::size_t m = 0; m < 4; ++m) {
-                    const std::size_t rows = m == 3 ? 1 : 2;  // the last one is smaller
-                    IdMatrix ids(std::array<std::size_t, 2>{rows, 5}), targets(ids.shape());
-                    for (std::size_t i = 0; i < ids.size(); ++i) {
-                        ids.data()[i] = Id((i + m) * i % 11);
-                        targets.data()[i] = Id((i + 3) * (i + m) % 11);
-                    }
-                    const AttentionInputs inputs =
-                        causal_attention_inputs(model.config, rows, 5);
-                    micro_batches.push_back({ids, targets, inputs, Real(rows) / 7});
-                    const auto [logits, saved] = model_forward(model, ids, inputs);
-                    loss += double(rows) / 7 * cross_entropy(logits, targets);
-                    model_backward(model, saved,
-                                   Real(rows) / 7 * cross_entropy_backward(logits, targets),
-                                   expected);
-                }
-                run_ranks(p, [&](Communicator& ranks) {
-                    CAPTURE(p);
-                    const PipelineStage<Model> stage = pipeline_stage(model, ranks);
-                    Model gradient = zeros_like(stage.part);
-                    double own =
-                        run_schedule(stage,
-                                     one_forward_one_backward
-                                         ? one_forward_one_backward_schedule(4, p, ranks.rank())
-                                         : gpipe_schedule(4),
-                                     micro_batches, gradient);
-                    sum_tied_gradients(stage, gradient);
-                    ranks.all_reduce(std::span(&own, 1));
-                    CHECK(std::abs(own - loss) <= tolerance * loss);
-
-                    // Compare the layers of this stage, and the ends.
-                    Model of_stage = pipeline_stage(expected, ranks).part;
-                    check_equal(gradient, of_stage, tolerance);
-                });
-            }
-}
-
-inline void check_context_parallel(double tolerance) {
-    for (const bool tied : {false, true})
-        for (const std::size_t n : {1, 2, 3, 4}) {
-            const Config config = uneven_config(
-                tied, tied ? QKNormType::with_weights : QKNormType::none, AttentionBias::qkvo);
-            Generator generator(5);
-            Model model = make_model(config, generator);
-            init_normal(model, Real(0.3), generator);
-            const std::size_t T = 13;
-            IdMatrix ids(std::array<std::size_t, 2>{2, T}), targets(ids.shape());
-            for (std::size_t i = 0; i < ids.size(); ++i) {
-                ids.data()[i] = Id(i * i % 11);
-                targets.data()[i] = Id((i + 3) * i % 11);
-            }
-            Model expected = zeros_like(model);
-            const double loss = forward_backward(model, ids, targets, expected);
-            run_ranks(n, [&](Communicator& ranks) {
-                CAPTURE(n);
-                const ContextParallelModel part = context_parallel(model, ranks);
-                ContextParallelModel gradient = zeros_like(part);
-                const RingAttention::Inputs inputs = ring_inputs(model.config, ranks, 2, T);
-                const std::vector<std::size_t> own = inputs.chunks.positions(ranks.rank());
-                const IdMatrix own_targets = slice_positions(targets, own);
-                const auto [logits, saved] =
-                    model_forward(part, slice_positions(ids, own), inputs);
-                const Real share = Real(own.size()) / Real(T);
-                model_backward(part, saved, share * cross_entropy_backward(logits, own_targets),
-                               gradient);
-                double total = double(share) * cross_entropy(logits, own_targets);
-                ranks.all_reduce(std::span(&total, 1));
-                CHECK(std::abs(total - loss) <= tolerance * loss);
-                for (const Parameter& parameter : named_parameters(gradient))
-                    ranks.all_reduce(parameter.values);
-                Model whole = with_layers(gradient, [](const auto& block) {
-                    return PreNormBlock{block.self_attn.layer, block.mlp, block.attention_norm,
-                                        block.ffn_norm};
-                });
-                check_equal(whole, expected, tolerance);
-            });
-        }
 }
 
 }  // namespace llm::parallel_tests
