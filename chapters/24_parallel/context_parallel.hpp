@@ -1,4 +1,4 @@
-// Chapter 24, file 9 of 9: context parallelism. Each rank has some tokens of a sequence, and
+// Chapter 24, file 10 of 10: context parallelism. Each rank has some tokens of a sequence, and
 // the keys and values go around a ring.
 #pragma once
 

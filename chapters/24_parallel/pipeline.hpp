@@ -1,4 +1,4 @@
-// Chapter 24, file 8 of 8: a pipeline. Each rank has some of the layers, and the micro-batches
+// Chapter 24, file 9 of 10: a pipeline. Each rank has some of the layers, and the micro-batches
 // of a step pass through the ranks one after another.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Chapter 24, file 7 of 8: a vocabulary of which each rank has a part: embedding, head and
+// Chapter 24, file 8 of 10: a vocabulary of which each rank has a part: embedding, head and
 // loss.
 #pragma once
 

@@ -1,3 +1,4 @@
+// Chapter 24: the model divided among ranks: layers, stages, tokens.
 #pragma once
 
 #include <cstdint>

@@ -108,7 +108,7 @@ void one_step_of_a_pipeline(std::uint32_t seed) {
         return TableRow{name, fixed(result.loss, 6), fixed(result.embedding_norm, 4),
                         fixed(result.layer_norm, 4)};
     };
-    show_table({"", "loss", "norm of dE", "of stage 0's layer"},
+    show_table({"gradient", "loss", "norm, embedding", "layer of stage 0"},
                {row("2 stages, GPipe", pipeline_step(run, 2, gpipe_schedule(5), Mistake::none)),
                 row("2 stages, 1F1B", pipeline_step(run, 2, {}, Mistake::none)),
                 row("wrong: gradient cleared",
