@@ -54,6 +54,23 @@ ForwardPass<std::vector<ActivationsOf<Layer>>> layers_forward(
     return {run_layers(saving, embeddings, inputs).last_hidden_state, std::move(saved)};
 }
 
+// The backward pass of all layers, last to first: from the gradient with respect to their output
+// to that with respect to the embeddings, (B, T, C). Calls after_layer(n) when the gradient of
+// layer n is complete.
+template <class Layer, class Inputs>
+Tensor3 layers_backward(const std::vector<Layer>& layers,  // L
+                        const Inputs& inputs, const std::vector<ActivationsOf<Layer>>& saved,
+                        Tensor3 hidden_gradient,           // (B, T, C)
+                        std::vector<Layer>& gradient,
+                        const std::function<void(std::size_t n)>& after_layer = {}) {
+    for (std::size_t n = layers.size(); n-- > 0;) {
+        hidden_gradient =
+            block_backward(layers[n], inputs, saved[n], hidden_gradient, gradient[n]);
+        if (after_layer) after_layer(n);
+    }
+    return hidden_gradient;
+}
+
 // The output is model(input_ids), the logits, (B, T, V). A generator enables dropout (training
 // mode). Throws ValueError as the model does.
 template <class Layer, class AnyConfig, class FinalNorm>
@@ -106,12 +123,8 @@ void model_backward(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
     Tensor3 hidden_gradient =
         norm_backward(model.norm, saved.last_hidden_state, normalized_gradient, gradient.norm);
 
-    // The layers, last to first.
-    for (std::size_t n = model.layers.size(); n-- > 0;) {
-        hidden_gradient = block_backward(model.layers[n], saved.attention_inputs,
-                                         saved.layers[n], hidden_gradient, gradient.layers[n]);
-        if (after_layer) after_layer(n);
-    }
+    hidden_gradient = layers_backward(model.layers, saved.attention_inputs, saved.layers,
+                                      std::move(hidden_gradient), gradient.layers, after_layer);
     // The embeddings: positions that were added, and tokens.
     if (model.embed_positions) {
         const auto [batch_size, seq_len] = dims(saved.input_ids);

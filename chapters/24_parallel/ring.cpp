@@ -8,11 +8,12 @@ namespace {
 
 // Part i of the values, where i counts around the ring: part n is part 0, part -1 is part n
 // - 1.
-std::span<Real> ring_part(std::span<Real> values, std::size_t num_ranks, std::ptrdiff_t i) {
+std::span<Real> ring_part(std::span<Real> values, std::size_t width, std::size_t num_ranks,
+                          std::ptrdiff_t i) {
     const auto n = static_cast<std::ptrdiff_t>(num_ranks);
     const auto [begin, size] =
-        part_of(values.size(), num_ranks, static_cast<std::size_t>((i % n + n) % n));
-    return values.subspan(begin, size);
+        part_of(values.size() / width, num_ranks, static_cast<std::size_t>((i % n + n) % n));
+    return values.subspan(begin * width, size * width);
 }
 
 // A part is sent in pieces, so that what arrives is still in the cache when it is added.
@@ -35,15 +36,15 @@ void pass_on(Communicator& ranks, std::span<const Real> sent, std::span<Real> re
 
 }  // namespace
 
-void ring_reduce_scatter(Communicator& ranks, std::span<Real> values) {
+void ring_reduce_scatter_rows(Communicator& ranks, std::span<Real> values, std::size_t width) {
     const std::size_t n = ranks.size();
     const auto rank = static_cast<std::ptrdiff_t>(ranks.rank());
-    const std::size_t longest = part_of(values.size(), n, 0).size;
+    const std::size_t longest = part_of(values.size() / width, n, 0).size * width;
     std::vector<Real> received(std::min(longest, piece_size));
     for (std::ptrdiff_t step = 0; step + 1 < static_cast<std::ptrdiff_t>(n); ++step) {
         // Pass on the part that arrived in the step before, which begins at its own rank + 1.
-        const std::span<const Real> sent = ring_part(values, n, rank - 1 - step);
-        const std::span<Real> own = ring_part(values, n, rank - 2 - step);
+        const std::span<const Real> sent = ring_part(values, width, n, rank - 1 - step);
+        const std::span<Real> own = ring_part(values, width, n, rank - 2 - step);
         for (std::size_t begin = 0; begin < longest; begin += piece_size) {
             const std::span<Real> sum = piece(own, begin);
             const std::span<Real> arrived = std::span(received).first(sum.size());
@@ -53,14 +54,20 @@ void ring_reduce_scatter(Communicator& ranks, std::span<Real> values) {
     }
 }
 
-void ring_all_gather(Communicator& ranks, std::span<Real> values) {
+void ring_all_gather_rows(Communicator& ranks, std::span<Real> values, std::size_t width) {
     const std::size_t n = ranks.size();
     const auto rank = static_cast<std::ptrdiff_t>(ranks.rank());
     for (std::ptrdiff_t step = 0; step + 1 < static_cast<std::ptrdiff_t>(n); ++step)
-        pass_on(ranks, ring_part(values, n, rank - step),
-                ring_part(values, n, rank - 1 - step));
+        pass_on(ranks, ring_part(values, width, n, rank - step),
+                ring_part(values, width, n, rank - 1 - step));
 }
 
+void ring_reduce_scatter(Communicator& ranks, std::span<Real> values) {
+    ring_reduce_scatter_rows(ranks, values, 1);
+}
+void ring_all_gather(Communicator& ranks, std::span<Real> values) {
+    ring_all_gather_rows(ranks, values, 1);
+}
 void ring_all_reduce(Communicator& ranks, std::span<Real> values) {
     ring_reduce_scatter(ranks, values);
     ring_all_gather(ranks, values);

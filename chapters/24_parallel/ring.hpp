@@ -1,4 +1,4 @@
-// Chapter 24, file 1 of 6 — How do many machines train one model? The ring: sums over ranks in
+// Chapter 24, file 1 of 10 — How do many machines train one model? The ring: sums over ranks in
 // which each rank sends to the next one alone.
 #pragma once
 
@@ -8,8 +8,9 @@
 namespace llm {
 
 // All functions are called by all ranks, with N numbers each. Part i of the numbers is
-// part_of(N, n, i), for n ranks. Source: Patarasuk and Yuan, 2009, "Bandwidth optimal
-// all-reduce algorithms for clusters of workstations", section 3.
+// part_of(N, n, i), for n ranks. Source:
+// Patarasuk and Yuan, 2009, "Bandwidth optimal all-reduce algorithms for clusters of
+// workstations", section 3.
 
 // Afterwards rank r has the sums of part r; its other numbers are partial sums. The numbers of
 // part i are added in the order of the ranks i + 1, i + 2, ..., i, so the result is the same in
@@ -18,6 +19,11 @@ void ring_reduce_scatter(Communicator& ranks, std::span<Real> values);  // (N)
 
 // Rank r has part r; afterwards each rank has all parts.
 void ring_all_gather(Communicator& ranks, std::span<Real> values);  // (N)
+
+// The same for rows of `width` numbers, which are not cut: part i has the rows part_of(N /
+// width, n, i).
+void ring_reduce_scatter_rows(Communicator& ranks, std::span<Real> values, std::size_t width);
+void ring_all_gather_rows(Communicator& ranks, std::span<Real> values, std::size_t width);
 
 // The sums of all numbers, on each rank, with the same bits.
 void ring_all_reduce(Communicator& ranks, std::span<Real> values);  // (N)

@@ -83,8 +83,8 @@ inline Result on_ranks(Communicator& ranks, const Task& task, ZeroStage stage,
 
 // Compares each parameter: the largest difference, as a share of the largest entry. (An entry
 // of the gradient that is rounding alone, k_proj's bias, is compared with the largest of all.)
-inline void check_equal(Model actual, Model expected, double tolerance) {
-    const std::vector<Parameter> a = named_parameters(actual), e = named_parameters(expected);
+inline void check_equal_parameters(const std::vector<Parameter>& a,
+                                   const std::vector<Parameter>& e, double tolerance) {
     REQUIRE(a.size() == e.size());
     double largest_of_all = 0;
     for (const Parameter& parameter : e)
@@ -100,6 +100,10 @@ inline void check_equal(Model actual, Model expected, double tolerance) {
         CHECK_MESSAGE(difference <= tolerance * largest, e[p].name, ": ", difference, " of ",
                       largest);
     }
+}
+
+inline void check_equal(Model actual, Model expected, double tolerance) {
+    check_equal_parameters(named_parameters(actual), named_parameters(expected), tolerance);
 }
 
 inline constexpr std::array all_stages = {ZeroStage::none, ZeroStage::optimizer_states,

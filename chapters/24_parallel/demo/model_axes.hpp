@@ -1,0 +1,16 @@
+// Chapter 24: the model divided among ranks: layers, stages, tokens.
+#pragma once
+
+#include <cstdint>
+
+namespace llm {
+
+void slices_of_a_rank(std::uint32_t seed);
+void one_step_of_tensor_parallelism(std::uint32_t seed);
+void wrong_tensor_parallelism(std::uint32_t seed);
+void pipeline_schedules();
+void one_step_of_a_pipeline(std::uint32_t seed);
+void zigzag_chunks();
+void one_step_of_ring_attention(std::uint32_t seed);
+
+}  // namespace llm

@@ -1,0 +1,137 @@
+#include "chapters/24_parallel/vocabulary_parallel.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/tensors/elementwise.hpp"
+
+namespace llm {
+namespace {
+
+// Whether this rank has a token of the vocabulary, and in which row.
+std::optional<std::size_t> own_row(Id token, Part vocabulary) {
+    const auto id = static_cast<std::size_t>(token);
+    if (id < vocabulary.begin || id >= vocabulary.begin + vocabulary.size) return std::nullopt;
+    return id - vocabulary.begin;
+}
+
+template <class Numbers>
+double log_sum_exp(const Numbers& numbers) {
+    const double maximum = double(*std::ranges::max_element(numbers));
+    double sum = 0;
+    for (const auto x : numbers) sum += std::exp(double(x) - maximum);
+    return maximum + std::log(sum);
+}
+
+// The log-sum-exp of each row's logits over the whole vocabulary: that of the ranks' own.
+std::vector<double> log_sum_exp_over_ranks(Communicator& ranks, const Matrix& logits) {
+    const std::size_t num_rows = logits.shape(0), n = ranks.size();
+    std::vector<double> of_ranks(num_rows * n), all(num_rows);
+    for (std::size_t row = 0; row < num_rows; ++row)
+        of_ranks[ranks.rank() * num_rows + row] = log_sum_exp(view_of(logits)[row]);
+    ranks.all_gather(std::span(of_ranks));
+    for (std::size_t row = 0; row < num_rows; ++row) {
+        std::vector<double> of_row(n);
+        for (std::size_t r = 0; r < n; ++r) of_row[r] = of_ranks[r * num_rows + row];
+        all[row] = log_sum_exp(of_row);
+    }
+    return all;
+}
+
+// The part's own vocabulary is smaller, so ids are compared with that of the whole model.
+void check_ids(const TensorParallelModel& part, const IdMatrix& input_ids) {
+    Config whole = part.config;
+    whole.vocab_size = part.config.whole_vocab_size;
+    check_input(whole, input_ids);
+}
+
+}  // namespace
+
+VocabularyParallelLoss vocabulary_parallel_cross_entropy(Communicator& ranks,
+                                                         const Tensor3& logits,
+                                                         const IdMatrix& targets,
+                                                         Part vocabulary) {
+    const auto [batch_size, seq_len, width] = dims(logits);
+    const std::size_t num_rows = batch_size * seq_len;
+    Matrix gradient = reshape(logits, {num_rows, width});
+    const std::vector<double> log_sum_exp = log_sum_exp_over_ranks(ranks, gradient);
+
+    // The logit of each target is on one rank; the softmax needs nothing of the others.
+    double loss = 0;
+    for (std::size_t row = 0; row < num_rows; ++row) {
+        const std::optional<std::size_t> own = own_row(targets.data()[row], vocabulary);
+        if (own) loss += log_sum_exp[row] - double(gradient(row, *own));
+        for (std::size_t v = 0; v < width; ++v)
+            gradient(row, v) =
+                static_cast<Real>(std::exp(double(gradient(row, v)) - log_sum_exp[row]));
+        if (own) gradient(row, *own) -= 1;
+    }
+    ranks.all_reduce(std::span(&loss, 1));
+    return {loss / double(num_rows),
+            reshape(gradient / static_cast<Real>(num_rows), {batch_size, seq_len, width})};
+}
+
+Tensor3 vocabulary_parallel_embedding(const Matrix& weight, Part vocabulary,
+                                      const IdMatrix& input_ids) {
+    const auto [batch_size, seq_len] = dims(input_ids);
+    Tensor3 embeddings = xt::zeros<Real>({batch_size, seq_len, weight.shape(1)});
+    for (std::size_t b = 0; b < batch_size; ++b)
+        for (std::size_t t = 0; t < seq_len; ++t)
+            if (const auto row = own_row(input_ids(b, t), vocabulary))
+                xt::view(embeddings, b, t) = xt::view(weight, *row);
+    return embeddings;
+}
+
+void vocabulary_parallel_embedding_backward(Part vocabulary, const IdMatrix& input_ids,
+                                            const Tensor3& output_gradient, Matrix& gradient) {
+    const auto [batch_size, seq_len] = dims(input_ids);
+    for (std::size_t b = 0; b < batch_size; ++b)
+        for (std::size_t t = 0; t < seq_len; ++t)
+            if (const auto row = own_row(input_ids(b, t), vocabulary))
+                for (std::size_t c = 0; c < gradient.shape(1); ++c)
+                    gradient(*row, c) += output_gradient(b, t, c);
+}
+
+Tensor3 embed_tokens(const TensorParallelModel& part, const IdMatrix& input_ids) {
+    check_ids(part, input_ids);
+    return part.config.group.sum(
+        vocabulary_parallel_embedding(part.embed_tokens, part.config.vocabulary, input_ids));
+}
+
+void embed_tokens_backward(const TensorParallelModel& part, const IdMatrix& input_ids,
+                           const Tensor3& output_gradient, TensorParallelModel& gradient) {
+    vocabulary_parallel_embedding_backward(part.config.vocabulary, input_ids,
+                                           part.config.group.gather(output_gradient),
+                                           gradient.embed_tokens);
+}
+
+HeadLoss head_forward_backward(const TensorParallelModel& part,
+                               const Tensor3& last_hidden_state, const IdMatrix& targets,
+                               Real share, TensorParallelModel& gradient) {
+    check_ids(part, targets);
+    const TensorParallelGroup& group = part.config.group;
+    const Tensor3 normalized = group.gather(part.norm(last_hidden_state));  // (B, T, C)
+    const auto [loss, logits_gradient] = vocabulary_parallel_cross_entropy(
+        *group.ranks, lm_head(part.head(), normalized), targets, part.config.vocabulary);
+    Matrix& head_gradient = part.lm_head ? *gradient.lm_head : gradient.embed_tokens;
+    const Tensor3 normalized_gradient = group.sum(
+        lm_head_backward(part.head(), normalized, logits_gradient * share, head_gradient));
+    return {loss,
+            norm_backward(part.norm, last_hidden_state, normalized_gradient, gradient.norm)};
+}
+
+double forward_backward(const TensorParallelModel& part, const IdMatrix& input_ids,
+                        const IdMatrix& targets, const AttentionInputs& inputs,
+                        TensorParallelModel& gradient) {
+    const auto [last_hidden_state, saved] =
+        layers_forward(part.layers, embed_tokens(part, input_ids), inputs);
+    const auto [loss, hidden_gradient] =
+        head_forward_backward(part, last_hidden_state, targets, 1, gradient);
+    embed_tokens_backward(
+        part, input_ids,
+        layers_backward(part.layers, inputs, saved, hidden_gradient, gradient.layers),
+        gradient);
+    return loss;
+}
+
+}  // namespace llm
