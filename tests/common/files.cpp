@@ -29,6 +29,21 @@ TEST_CASE("composed merges a letter and its combining accent") {
     CHECK_THROWS_AS(composed("\xff"), TextError);
 }
 
+TEST_CASE("decomposed writes accents apart, compatibility_decomposed also ligatures") {
+    CHECK(decomposed("é \ufb01") == "e\u0301 \ufb01");
+    CHECK(compatibility_decomposed("é \ufb01½") == "e\u0301 fi1\u20442");
+    CHECK_THROWS_AS(compatibility_decomposed("a\xff"), TextError);
+}
+
+TEST_CASE("graphemes: what a reader takes for one character") {
+    using Texts = std::vector<std::string>;
+    CHECK(graphemes("ae\u0301\u0323b\r\n\n") == Texts{"a", "e\u0301\u0323", "b", "\r\n", "\n"});
+    CHECK(graphemes("\n\u0301 \u0301") == Texts{"\n", "\u0301", " \u0301"});
+    CHECK(graphemes("\U0001F468\u200d\U0001F469x") == Texts{"\U0001F468\u200d\U0001F469", "x"});
+    CHECK(graphemes("\u0600e\u0301") == Texts{"\u0600e\u0301"});
+    CHECK(graphemes("").empty());
+}
+
 TEST_CASE("strip removes the white space of Python's str.strip from both ends, nothing else") {
     for (const int space :
          {0x9,    0xa,    0xb,    0xc,    0xd,    0x1c,   0x1d,   0x1e,   0x1f,   0x20,

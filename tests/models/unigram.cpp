@@ -2,12 +2,15 @@
 // tokenizers 0.23.2 (tests/make/make_unigram_fixtures.mjs).
 #include "chapters/26_encoder_decoder/unigram.hpp"
 
+#include <cmath>
+
 #include "chapters/25_encoders/wordpiece.hpp"
 #include "chapters/models/gguf/gguf_export.hpp"
 #include "chapters/models/tokenizers/gguf_tokenizer_export.hpp"
 #include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "chapters/models/tokenizers/precompiled_charsmap.hpp"
 #include "chapters/models/tokenizers/tokenizer_json.hpp"
+#include "chapters/models/tokenizers/unigram_json.hpp"
 #include "common/files/json_file.hpp"
 #include "common/files/unicode.hpp"
 #include "tests/support/files.hpp"
@@ -35,6 +38,8 @@ std::size_t check_unigram_cases(const Tokenizer& tokenizer, const std::string& f
         const std::vector<Id> ids = tokenizer.encode(expected.text("text"));
         CHECK(ids == expected.ids("ids"));
         CHECK(tokenizer.decode(ids) == expected.text("decoded"));
+        if (tokenizer.byte_token_ids.empty())
+            CHECK(tokenizer.decode_bytes(ids) == expected.text("decoded"));
     }
     return cases.size();
 }
@@ -51,6 +56,25 @@ std::string unigram_error(const std::string& kind, const std::string& old_text,
         return replaced(error.what(), file + ": ", "");
     }
     return "it was accepted";
+}
+
+// Bits for each character of the words of a text without unknown characters.
+double bits_per_character(const Tokenizer& tokenizer, const Unigram& model,
+                          const std::string& text) {
+    std::vector<std::string> tokens(model.scores.size());
+    for (const auto& [token, id] : tokenizer.vocab)
+        if (std::size_t(id) < tokens.size()) tokens[std::size_t(id)] = token;
+    UnigramTrainer trainer{tokens, tokenizer.vocab, model, {}};
+    double num_characters = 0;
+    for (const auto& [word, count] : make_unigram_trainer(text, 1).word_counts) {
+        bool is_known = true;
+        for (const LatticeEdge& edge : lattice(model, tokenizer.vocab, word))
+            is_known = is_known && edge.id;
+        if (!is_known) continue;
+        trainer.word_counts.emplace_back(word, count);
+        num_characters += double(count * characters(word).size());
+    }
+    return -expected_counts(trainer).log_likelihood / std::log(2) / num_characters;
 }
 
 // The normalizer of the fixture t5.
@@ -112,6 +136,17 @@ TEST_CASE("tokenizer.json with Unigram: a file without a type of model is known 
     const std::string file = scratch.copy_of("26_encoder_decoder/unigram/t5") + "/tokenizer.json";
     edit(file, "\"type\": \"Unigram\",", "");
     check_unigram_cases(models::load_tokenizer(file), unigram_folder("t5"));
+}
+
+TEST_CASE("Unigram: trained tokens give a text a higher likelihood than SentencePiece's do") {
+    // As many tokens as SentencePiece has learned from the same text.
+    const Tokenizer other = unigram_of_file("t5");
+    const std::string text = content(fixture_path("25_encoders/text.txt"));
+    const auto& scores = other.word_model.target<models::UnigramOfFile>()->scores;
+    const Tokenizer ours = train_unigram(text, scores.size());
+    const double bits = bits_per_character(other, Unigram(other.vocab, scores), text);
+    CHECK(bits > 3);
+    CHECK(bits_per_character(ours, *ours.word_model.target<Unigram>(), text) < bits);
 }
 
 TEST_CASE("Precompiled: the shortest rule replaces a short cluster as a whole") {

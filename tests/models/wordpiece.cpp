@@ -162,8 +162,8 @@ TEST_CASE("tokenizer.json of BERT: added tokens are matched in the normalized te
 
 TEST_CASE("tokenizer.json of BERT: what is not supported is rejected by its name") {
     const std::string model = R"("type": "WordPiece",)";
-    CHECK(bert_error(model + "\n  \"unk", "\"type\": \"Unigram\",\n  \"unk") ==
-          "model.type Unigram is not supported");
+    CHECK(bert_error(model + "\n  \"unk", "\"type\": \"WordLevel\",\n  \"unk") ==
+          "model.type WordLevel is not supported");
     CHECK(bert_error("\"unk_token\": \"[UNK]\"", "\"unk_token\": \"<unk>\"") ==
           "model: there is no token <unk>");
     CHECK(bert_error("\"unk_token\"", "\"unknown\"") == "model.unk_token is missing");

@@ -153,9 +153,11 @@ GgufMetadata sentencepiece_metadata(const Tokenizer& tokenizer, Tokens tokens) {
     const bool of_llama2c = words == Texts{" a  b"};
     const bool add_space_prefix = of_llama2c || words == Texts{"▁a▁▁b"};
     Texts types = normalizer_types(tokenizer);
-    const bool has_nfc = std::count(types.begin(), types.end(), "NFC") > 0;
+    const bool has_others = std::any_of(types.begin(), types.end(), [](const auto& type) {
+        return type != "Prepend" && type != "Replace";
+    });
     for (const PreTokenizer& one : tokenizer.pre_tokenizers) types.push_back(one.type);
-    require((add_space_prefix || words == Texts{"a▁▁b"}) && !has_nfc,
+    require((add_space_prefix || words == Texts{"a▁▁b"}) && !has_others,
             "export: llama.cpp's SentencePiece does not have these normalizers and "
             "pre-tokenizers: {}",
             types.empty() ? "(none)" : joined(types, ", "));
