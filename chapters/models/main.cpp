@@ -23,6 +23,11 @@ int main(int argc, char** argv) {
     options.id_lists("--token-types", run.token_types,
                      "of an encoder: which text of a pair each token is in");
     options.needs("--token-types", "--tokens");
+    options.path("--pixels", run.pixels_file,
+                 "of a ViT: normalized pictures, float32 (B, channels, height, width), .npy");
+    options.flag("--interpolate", run.interpolate_pos_encoding,
+                 "interpolate the positions for pictures of another size than image_size");
+    options.needs("--interpolate", "--pixels");
     options.flag("--families", families, "compare the choices of published models");
     options.flag("--markdown", markdown, "write --families as tables with links");
     options.needs("--markdown", "--families");

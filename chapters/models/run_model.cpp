@@ -3,6 +3,8 @@
 #include "chapters/09_full_model/parameters.hpp"
 #include "chapters/models/encoders/encoder_family.hpp"
 #include "chapters/models/encoders/run_encoder.hpp"
+#include "chapters/models/encoders/run_vit.hpp"
+#include "chapters/models/encoders/vit.hpp"
 #include "chapters/models/family_checkpoint.hpp"
 #include "chapters/models/family_gguf.hpp"
 #include "chapters/models/gguf/gguf_export.hpp"
@@ -158,6 +160,8 @@ Tokenizer tokenizer_of(const ModelRun& run, std::size_t vocab_size) {
 }
 
 void run_model(const ModelRun& run, Generator& generator) {
+    if (is_vit(run.model_path)) return run_vit(run);
+    require(run.pixels_file.empty(), "--pixels: only a vit model reads pictures");
     if (find_encoder_family(run.model_path)) return run_encoder(run);
     std::visit([&](const auto& model) { run_with(model, run, generator); },
                load_any_model(run.model_path));

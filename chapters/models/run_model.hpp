@@ -16,6 +16,8 @@ struct ModelRun {
     std::string model_path, tokenizer_path, export_folder, gguf_file;
     std::vector<std::vector<Id>> tokens;       // none: no logits; of a decoder, one text
     std::vector<std::vector<Id>> token_types;  // of encoders; none: all 0
+    std::string pixels_file;                   // of a ViT: pictures in a .npy file; none: ""
+    bool interpolate_pos_encoding = false;     // for pictures of another size
     std::optional<std::string> prompt;         // none: no text
     GenerationConfig generation = {.sampling = {.temperature = Real(0.8), .top_p = Real(0.9)},
                                    .max_new_tokens = 100};
