@@ -33,6 +33,11 @@ int main(int argc, char** argv) {
     options.text("--prompt-name", run.prompt_name,
                  "of sentence-transformers: what the texts are, such as query");
     for (const char* name : {"--text-pair", "--prompt-name"}) options.needs(name, "--text");
+    options.path("--pixels", run.pixels_file,
+                 "of a ViT: normalized pictures, float32 (B, channels, height, width), .npy");
+    options.flag("--interpolate", run.interpolate_pos_encoding,
+                 "interpolate the positions for pictures of another size than image_size");
+    options.needs("--interpolate", "--pixels");
     options.flag("--families", families, "compare the choices of published models");
     options.flag("--markdown", markdown, "write --families as tables with links");
     options.needs("--markdown", "--families");

@@ -29,15 +29,6 @@ EncoderFamilyConfig read_common(const JsonFile& json, const EncoderFamily& famil
     return config;
 }
 
-// Only their names that are texts.
-std::map<std::string, std::string> read_labels(const JsonFile& json) {
-    std::map<std::string, std::string> labels;
-    if (!json.is_object("id2label")) return labels;
-    for (const auto& [number, name] : *json.value("id2label").as<JsonObject>())
-        if (name.as<std::string>()) labels.emplace(number, *name.as<std::string>());
-    return labels;
-}
-
 const std::map<std::string, ProblemType> problem_types = {
     {"single_label_classification", ProblemType::single_label},
     {"multi_label_classification", ProblemType::multi_label},
@@ -73,6 +64,19 @@ void read_heads(const JsonFile& json, EncoderFamilyConfig& config) {
 }
 
 }  // namespace
+
+std::map<std::string, std::string> read_labels(const JsonFile& json) {
+    std::map<std::string, std::string> labels;
+    if (!json.is_object("id2label")) return labels;
+    for (const auto& [number, name] : *json.value("id2label").as<JsonObject>())
+        if (name.as<std::string>()) labels.emplace(number, *name.as<std::string>());
+    return labels;
+}
+
+std::string label_of(const std::map<std::string, std::string>& id2label, std::size_t n) {
+    const auto named = id2label.find(std::to_string(n));
+    return named == id2label.end() ? "LABEL_" + std::to_string(n) : named->second;
+}
 
 const std::vector<const EncoderFamily*>& encoder_families() {
     static const std::vector<const EncoderFamily*> all = {&bert_family(), &modernbert_family()};

@@ -14,6 +14,11 @@ namespace llm::models {
 
 struct EncoderFamily;
 
+// The names of labels in id2label, by number, and that of label n: Hugging Face's, LABEL_n, if
+// the file has no name. Throws FileError.
+std::map<std::string, std::string> read_labels(const JsonFile& json);
+std::string label_of(const std::map<std::string, std::string>& id2label, std::size_t n);
+
 // What a model computes besides the vectors of its tokens.
 struct EncoderHeads {
     bool pooler = false;         // pooler_output, of the first token
@@ -46,10 +51,7 @@ struct EncoderFamilyConfig : EncoderConfig {
     ProblemType problem_type = ProblemType::single_label;
     Id pad_token_id = 0;
 
-    std::string label(std::size_t n) const {  // Hugging Face's, if the file has no name
-        const auto named = id2label.find(std::to_string(n));
-        return named == id2label.end() ? "LABEL_" + std::to_string(n) : named->second;
-    }
+    std::string label(std::size_t n) const { return label_of(id2label, n); }
     // Whether there is a linear layer, an activation and a norm before the decoder.
     bool has_head_features() const {
         return heads.masked_lm || (heads.classifier && classifier_pooling);

@@ -137,7 +137,7 @@ HeadOfClass read_head(const JsonFile& json) {
     const std::vector<std::string> first = json.text_lists("architectures").front();
     head.class_name = first.empty() ? "" : first.front();
     const auto ends = [&](const char* suffix) { return head.class_name.ends_with(suffix); };
-    if (ends("ForSequenceClassification")) {
+    if (ends("ForSequenceClassification") || ends("ForImageClassification")) {
         head.num_outputs = num_labels(json);
     } else if (ends("ForTokenClassification")) {
         head.num_outputs = num_labels(json);

@@ -11,6 +11,7 @@ WALK_REJECTED = BASIC_REJECTED + [  # of ./learn walk
 ]
 BERT = "tests/fixtures/models/bert"
 T5 = "tests/fixtures/models/t5"
+VIT, PICTURES = "tests/fixtures/models/vit", "tests/fixtures/27_vision/vit"
 PUBLISHED_REJECTED = [  # of ./learn model
     ("--markdown", "--markdown needs --families"),
     ("--diff assets/king_james", "--diff: At least 2 required but received 1"),
@@ -61,6 +62,22 @@ PUBLISHED_REJECTED = [  # of ./learn model
     (f"--model {BERT} --gguf {{folder}}/x", "--text and --gguf need a tokenizer"),
     (f"--model {BERT} --tokenizer {{file}}", "--tokenizer needs --text or --gguf"),
     ("--model assets/king_james --gguf {folder}/x --dtype int8", "--dtype takes"),
+    (f"--model {BERT} --pixels {PICTURES}_large_pixel_values.npy",
+     "--pixels: only a vit model reads pictures"),
+    (f"--model {VIT} --interpolate", "--interpolate needs --pixels"),
+    (f"--model {VIT} --tokens 1", "--tokens: a vit model reads pictures, --pixels FILE.npy"),
+    (f"--model {VIT} --prompt x", "--prompt: a vit model reads pictures, --pixels FILE.npy"),
+    (f"--model {VIT} --tokenizer {{file}}", "--tokenizer: a vit model reads pictures"),
+    (f"--model {VIT} --gguf {{folder}}/x", "--gguf: llama.cpp has no vit model"),
+    (f"--model {VIT} --pixels {{folder}}/nothing", "cannot read"),
+    (f"--model {VIT} --pixels README.md", "README.md: not a .npy file: numpy.save writes one"),
+    (f"--model {VIT} --pixels tests/fixtures/25_encoders/input_ids.npy",
+     "input_ids.npy: the elements are of type '<i8', not float32"),
+    (f"--model {VIT} --pixels {PICTURES}_large_last_hidden_state.npy",
+     "the array has 3 axes; pictures have four: (B, channels, height, width)"),
+    (f"--model {VIT} --pixels {PICTURES}_large_pixel_values.npy",
+     "vit: the pictures have 20 x 28 pixels, the model's positions are those of 12 x 20; "
+     "--interpolate interpolates them"),
 ]
 TRAIN_REJECTED = [  # of ./learn train; {numbers} is a text, {run} a run of 2 steps on it
     ("", "--text is missing: ./learn train FILE or FOLDER"),

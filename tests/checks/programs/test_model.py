@@ -153,3 +153,26 @@ def test_size_and_difference_of_encoders(program, bert):
     rows = run([program, "--diff", bert, other]).stdout
     assert "post-norm" in rows and "± 2, 3/5" in rows and "attends to" not in rows
     assert "both sides" in run([program, "--diff", other, "Llama 2 7B"]).stdout
+
+
+def test_a_vit_saves_each_output_for_pictures_of_its_size_and_of_others(program, tmp_path):
+    fixtures = ROOT / "tests/fixtures/27_vision"
+    for size, option in {"native": [], "large": ["--interpolate"]}.items():
+        folder = tmp_path / size
+        shown = run([program, "--model", ROOT / "tests/fixtures/models/vit_classifier", "--pixels",
+                     fixtures / f"vit_classifier_{size}_pixel_values.npy", *option, "--save", folder])
+        assert shown.returncode == 0, shown.stderr
+        for name in ("last_hidden_state", "logits"):
+            saved, expected = (numbers_of(file, "<f") for file in (
+                folder / f"{name}.npy", fixtures / f"vit_classifier_{size}_{name}.npy"))
+            assert len(saved) == len(expected)
+            assert max(abs(a - b) for a, b in zip(saved, expected)) < 2e-5 * max(map(abs, expected))
+        best = max(range(5), key=numbers_of(folder / "logits.npy", "<f")[:5].__getitem__)
+        label = ["circle", "square", "cross", "line", "ring"][best]
+        assert label in shown.stdout.split("most likely labels")[1].splitlines()[1]
+
+
+def test_a_vit_is_exported(program, tmp_path):
+    shown = run([program, "--model", ROOT / "tests/fixtures/models/vit", "--export", tmp_path / "copy"]).stdout
+    assert "3 x 5 of 4 x 4 pixels" in shown and "exported to" in shown
+    assert run([program, "--model", tmp_path / "copy"]).stdout == shown.split("exported to")[0]
