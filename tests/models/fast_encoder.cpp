@@ -3,7 +3,9 @@
 #include "chapters/models/encoders/fast_encoder.hpp"
 
 #include "chapters/25_encoders/unpadded.hpp"
+#include "chapters/models/encoders/encoder_gguf.hpp"
 #include "tests/support/fast_helpers.hpp"
+#include "tests/support/gguf_edit.hpp"
 #include "tests/support/published_encoders.hpp"
 
 using namespace llm;
@@ -41,6 +43,7 @@ EncoderFamilyConfig sizes_with(std::size_t hidden_size) {
     config.num_attention_heads = hidden_size == 36 ? 3 : 4;
     config.max_position_embeddings = 130;
     config.layer_norm_eps = Real(1e-5);
+    config.windows.assign(4, false);
     return config;
 }
 
@@ -61,13 +64,16 @@ AnyEncoder with_random_weights(const EncoderFamilyConfig& config, Encoder<Block>
 AnyEncoder random_bert(std::size_t hidden_size) {
     EncoderFamilyConfig config = sizes_with(hidden_size);
     config.type_vocab_size = 2;
+    config.family = &bert_family();
     return with_random_weights(config, empty_bert(config));
 }
 AnyEncoder random_modern_bert(std::size_t hidden_size, std::size_t window) {
     EncoderFamilyConfig config = sizes_with(hidden_size);
-    config.has_bias = false;
+    config.has_bias = config.norm_bias = config.attention_bias = config.mlp_bias = false;
+    config.family = &modernbert_family();
     config.rope_theta = Real(160'000);
     config.windowed = WindowedLayers{window, 3, Real(100)};
+    config.windows = {false, true, true, false};
     return with_random_weights(config, empty_modern_bert(config));
 }
 
@@ -211,6 +217,55 @@ TEST_CASE("Quantized weights and inputs: errors within the rounding of each type
             CHECK(error > at_least);
             CHECK(error < at_most);
         }
+}
+
+TEST_CASE("load_fast_encoder_gguf: the weights of the file, in every bit") {
+    for (const DType dtype : {DType::float32, DType::bfloat16, DType::q8_0, DType::q4_0})
+        for (const AnyEncoder& any : {random_bert(64), random_modern_bert(64, 3)}) {
+            const Scratch scratch;
+            const std::string file = (scratch.folder / "model.gguf").string();
+            models::export_gguf(any, file, {.dtype = dtype});
+            const FastEncoder read = load_fast_encoder_gguf(file);
+            CHECK(read.layers[2].gate_up_proj.weights[0].dtype() == dtype);
+            CHECK(read.word_embeddings.dtype() == dtype);
+            const BatchEncoding batch = batch_of(lengths, false);
+            CHECK_CLOSE(read(batch), make_fast_encoder(load_encoder_gguf(file), dtype)(batch),
+                        0);
+        }
+}
+
+TEST_CASE("load_fast_encoder_gguf: every published fixture that llama.cpp can run") {
+    for (const std::string name :
+         {"bert", "modernbert", "modernbert_mean", "modernbert_plain"}) {
+        const Scratch scratch;
+        const std::string file = (scratch.folder / "model.gguf").string();
+        const AnyEncoder any = load_encoder(fixture_path("models/" + name));
+        models::export_gguf(any, file);
+        const BatchEncoding batch = encoder_batch(any);
+        CHECK_CLOSE(load_fast_encoder_gguf(file)(batch), make_fast_encoder(any)(batch), 0);
+    }
+}
+
+TEST_CASE("load_fast_encoder_gguf names what is missing or not supported") {
+    const Scratch scratch;
+    const std::string file = (scratch.folder / "model.gguf").string(), copy = file + ".copy";
+    models::export_gguf(random_bert(36), file);
+    const auto rejection = [&](const std::map<std::string, std::optional<GgufValue>>& changes) {
+        edit_gguf(file, copy, changes);
+        try {
+            load_fast_encoder_gguf(copy);
+        } catch (const FileError& error) {
+            return std::string(error.what()).substr(copy.size() + 2);
+        }
+        return std::string("not rejected");
+    };
+    CHECK(rejection({}) == "not rejected");
+    CHECK(rejection({{"general.architecture", std::string("llama")}}) ==
+          "general.architecture llama is not supported; supported: bert and modern-bert");
+    CHECK(rejection({{"bert.block_count", std::int64_t{5}}}) ==
+          "tensor blk.4.layer_output_norm.weight is missing");
+    CHECK(rejection({{"bert.block_count", std::int64_t{3}}}) ==
+          "the model has a tensor blk.3.attn_k.bias, which is not supported");
 }
 
 TEST_CASE("Rows that blocks do not divide are stored in float16") {

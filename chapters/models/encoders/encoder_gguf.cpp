@@ -43,7 +43,7 @@ GgufMetadata settings_of(const EncoderFamilyConfig& config, const EncoderGgufOpt
     return metadata;
 }
 
-EncoderFamilyConfig read_encoder_config(const Gguf& file, const EncoderFamily& family) try {
+EncoderFamilyConfig read_config_of(const Gguf& file, const EncoderFamily& family) try {
     const GgufSettings gguf{file, family.gguf_architecture};
     EncoderFamilyConfig config = config_with(family, read_common_config(file, eps_key));
     file.boolean(gguf.full("attention.causal"));  // llama.cpp's default is true
@@ -87,19 +87,26 @@ std::vector<TensorInOtherDType> export_gguf(const AnyEncoder& encoder, const std
     return list.in_other_dtype();
 }
 
-AnyEncoder load_encoder_gguf(const std::string& path) {
-    const Gguf file(path);
-    const EncoderFamily* const found = find_encoder_family(path);
-    if (!found)
-        file.reject("general.architecture " + file.text("general.architecture") +
-                    " is not supported; supported: bert and modern-bert");
-    const EncoderFamily& family = *found;
-    const EncoderFamilyConfig config = read_encoder_config(file, family);
-    file.reject_other_types();
-    const EncoderNames& names = family.gguf_names;
-    // Memory for the layers is allocated only after this.
+EncoderFamilyConfig read_encoder_config(const Gguf& file) {
+    const std::string architecture = file.text("general.architecture");
+    for (const EncoderFamily* family : encoder_families())
+        if (family->gguf_architecture == architecture) return read_config_of(file, *family);
+    file.reject("general.architecture " + architecture +
+                " is not supported; supported: bert and modern-bert");
+}
+
+void check_last_layer(const Gguf& file, const EncoderFamilyConfig& config) {
+    const EncoderNames& names = config.family->gguf_names;
     file.tensor(names.layer + std::to_string(config.num_hidden_layers - 1) + "." +
                 names.layers.ffn_norm + ".weight");
+}
+
+AnyEncoder load_encoder_gguf(const std::string& path) {
+    const Gguf file(path);
+    const EncoderFamilyConfig config = read_encoder_config(file);
+    file.reject_other_types();
+    const EncoderNames& names = config.family->gguf_names;
+    check_last_layer(file, config);
     GgufTensors tensors(file);
     EncoderReader<GgufTensors> reader{{tensors}};
     AnyEncoder encoder = make_empty_encoder(config);

@@ -23,6 +23,11 @@ struct EncoderGgufOptions {
 std::vector<TensorInOtherDType> export_gguf(const AnyEncoder& encoder, const std::string& file,
                                             const EncoderGgufOptions& options = {});
 
+// The settings of a file of one of these architectures. Throws FileError, which names the key.
+EncoderFamilyConfig read_encoder_config(const Gguf& file);
+// Memory for the layers is allocated only after this. Throws FileError if the file has fewer.
+void check_last_layer(const Gguf& file, const EncoderFamilyConfig& config);
+
 // Loads a file of one of these architectures. Throws FileError, which names the file and the
 // key or tensor.
 AnyEncoder load_encoder_gguf(const std::string& file);

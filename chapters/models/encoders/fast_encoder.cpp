@@ -1,53 +1,35 @@
-#include "chapters/models/encoders/fast_encoder.hpp"
-
 #include "chapters/16_quantization/quantizers.hpp"
+#include "chapters/models/encoders/fast_encoder_parts.hpp"
 #include "chapters/models/encoders/kernels/packed_products.hpp"
 
 namespace llm::models {
 namespace {
 
-NormOrIdentity copy_norm(const LayerNorm& norm) { return {norm}; }
-NormOrIdentity copy_norm(const NormOrIdentity& norm) { return norm; }
-
 template <class Block>
-FastEncoderLayer make_fast_layer(const Block& block, const ChooseKernels& kernels,
-                                 WeightMemory& memory) {
+void fuse_layer(const Block& block, const ChooseKernels& kernels, WeightMemory& memory,
+                FastEncoderLayer& layer) {
     const auto& [q_proj, k_proj, v_proj, o_proj] = block.self_attn.layer.projections;
     const auto fuse = [&](std::initializer_list<const Linear*> linears) {
         return fuse_linears(linears, kernels, memory);
     };
-    FastEncoderLayer layer;
-    layer.attention_norm = copy_norm(block.attention_norm);
-    layer.ffn_norm = copy_norm(block.ffn_norm);
     layer.qkv_proj = fuse({&q_proj, &k_proj, &v_proj});
     layer.o_proj = fuse({&o_proj});
-    layer.has_gate = std::same_as<decltype(block.mlp), GatedMlp>;
-    if constexpr (std::same_as<decltype(block.mlp), GatedMlp>)
+    if constexpr (has_gate<Block>)
         layer.gate_up_proj = fuse({&block.mlp.gate_proj, &block.mlp.up_proj});
     else
         layer.gate_up_proj = fuse({&block.mlp.up_proj});
     layer.down_proj = fuse({&block.mlp.down_proj});
-    layer.activation = block.mlp.activation;
-    layer.has_window = block.self_attn.has_window;
-    return layer;
 }
 
 template <class Block>
 FastEncoder make_fast(const EncoderFamilyConfig& config, const Encoder<Block>& encoder,
                       const ChooseKernels& kernels) {
-    const auto& [words, positions, token_types, norm] = encoder.embeddings;
-    FastEncoder fast{
-        config,
-        std::same_as<Block, BertBlock> ? NormPlacement::post_norm : NormPlacement::pre_norm,
-        quantize(words, kernels(words.shape(1))),
-        positions,
-        token_types,
-        norm,
-        {},
-        encoder.final_norm};
+    FastEncoder fast = copy_all_but_weights(config, encoder);
+    const Matrix& words = encoder.embeddings.word_embeddings;
+    fast.word_embeddings = quantize(words, kernels(words.shape(1)));
     WeightMemory memory;
-    for (const Block& block : encoder.layers)
-        fast.layers.push_back(make_fast_layer(block, kernels, memory));
+    for (std::size_t n = 0; n < fast.layers.size(); ++n)
+        fuse_layer(encoder.layers[n], kernels, memory, fast.layers[n]);
     return fast;
 }
 

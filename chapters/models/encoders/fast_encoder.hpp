@@ -41,6 +41,11 @@ struct FastEncoder {
 FastEncoder make_fast_encoder(const AnyEncoder& encoder, DType dtype = DType::float32,
                               Activations activations = Activations::quantized);
 
+// Loads a GGUF file of an encoder. The weights stay in the bytes of their dtypes. Throws
+// FileError as load_encoder_gguf.
+FastEncoder load_fast_encoder_gguf(const std::string& path,
+                                   Activations activations = Activations::quantized);
+
 // One vector of length 1 for each text, of token type 0. It does not depend on the other texts.
 // Throws ValueError if a text has no token, and as check_batch does.
 Matrix embed_texts(const FastEncoder& encoder, Pooling pooling,

@@ -1,7 +1,6 @@
 #include "chapters/models/gguf/quantized_gguf.hpp"
 
 #include "chapters/09_full_model/model_tensors.hpp"
-#include "chapters/models/llama/gguf_tensors.hpp"
 
 namespace llm::models {
 namespace {
@@ -27,13 +26,7 @@ class QuantizedReader {
         : file_(file), tensors_(tensors), config_(config), activations_(activations) {}
 
     WeightMatrix matrix(const std::string& name, std::size_t out, std::size_t in) {
-        const DType dtype = file_.tensor(name + ".weight").dtype;
-        if (dtype == DType::mxfp4)
-            file_.reject("tensor " + name +
-                         ".weight is of type mxfp4, which has no fast path; --dtype bfloat16 "
-                         "converts it exactly");
-        return {&quantization_kernels(dtype, activations_), out, in,
-                tensors_.read_bytes(name + ".weight", out, in), 1};
+        return read_weight_matrix(file_, tensors_, name, out, in, activations_);
     }
 
     RMSNorm norm(const std::string& name) {
@@ -112,6 +105,17 @@ class QuantizedReader {
 };
 
 }  // namespace
+
+WeightMatrix read_weight_matrix(const Gguf& file, GgufTensors& tensors, const std::string& name,
+                                std::size_t out, std::size_t in, Activations activations) {
+    const DType dtype = file.tensor(name + ".weight").dtype;
+    if (dtype == DType::mxfp4)
+        file.reject("tensor " + name +
+                    ".weight is of type mxfp4, which has no fast path; --dtype bfloat16 "
+                    "converts it exactly");
+    return {&quantization_kernels(dtype, activations), out, in,
+            tensors.read_bytes(name + ".weight", out, in), 1};
+}
 
 FastModel load_quantized_model(const std::string& gguf_path, Activations activations) {
     const Gguf file(gguf_path);
