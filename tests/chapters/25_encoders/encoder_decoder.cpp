@@ -213,6 +213,18 @@ TEST_CASE("A text has the same vectors alone and in a padded batch, in both stac
     CHECK_CLOSE(decoded, model.decode(row, alone), 1e-5);
 }
 
+TEST_CASE("Both stacks end with a norm, whose weights are 1 here") {
+    const T5Model model = small_t5();
+    const EncodedTexts encoded = model.encode(pad({first_text, second_text}, 0));
+    for (const Tensor3& states : {encoded.last_hidden_state, model.decode(written, encoded)})
+        for (auto [b, t] : every_index(states.shape(0), states.shape(1))) {
+            double squares = 0;
+            for (std::size_t c = 0; c < 10; ++c)
+                squares += double(states(b, t, c)) * double(states(b, t, c));
+            CHECK(squares / 10 == doctest::Approx(1).epsilon(1e-4));
+        }
+}
+
 TEST_CASE("generate writes the same tokens with and without the caches, greedy and sampled") {
     for (const bool is_gated : {false, true}) {
         const T5Model model = small_t5(is_gated);
