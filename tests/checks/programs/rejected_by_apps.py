@@ -53,6 +53,8 @@ PUBLISHED_REJECTED = [  # of ./learn model
     (f"--model {T5} --tokens 4 --decoder-tokens 38", "there is no token 38 in a vocabulary of 37"),
     (f"--model {T5} --tokens 4 --token-types 0", "--token-types: a t5 model has none"),
     (f"--model {T5} --prompt x", "--prompt and --gguf need a tokenizer, --tokenizer PATH names one"),
+    (f"--model {T5} --gguf {{file}}", "exists already and is not overwritten"),
+    (f"--model {T5} --gguf {{folder}}/x", "--prompt and --gguf need a tokenizer"),
     (f"--model {T5}_without_decoder --tokens 4 --decoder-tokens 3", "T5EncoderModel has no decoder"),
     (f"--model {T5}_without_decoder --prompt x", "--prompt: T5EncoderModel does not predict tokens"),
     ("--model assets/king_james --gguf {folder}/x --dtype int8", "--dtype takes"),
