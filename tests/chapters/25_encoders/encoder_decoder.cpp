@@ -213,6 +213,22 @@ TEST_CASE("A text has the same vectors alone and in a padded batch, in both stac
     CHECK_CLOSE(decoded, model.decode(row, alone), 1e-5);
 }
 
+TEST_CASE("A block of the decoder adds three sublayers, each with a norm of its own") {
+    Generator generator(6);
+    T5DecoderBlock block = small_t5().decoder_layers[0];
+    for (RMSNorm* norm : {&block.attention_norm, &block.cross_attention_norm, &block.ffn_norm})
+        norm->weight = randn({10}, generator);
+    const Tensor3 x = randn({1, 4, 10}, generator), text = randn({1, 6, 10}, generator);
+    const T5AttentionInputs self{expand_mask(causal_mask(4, 4), 1),
+                                 randn({1, 3, 4, 4}, generator)};
+    const T5AttentionInputs cross{xt::zeros<Real>({1, 1, 4, 6}), std::nullopt, text};
+    const Tensor3 first = x + block.self_attn(block.attention_norm(x), self).hidden_states;
+    const Tensor3 second =
+        first + block.cross_attn(block.cross_attention_norm(first), cross).hidden_states;
+    CHECK_CLOSE(block(x, {self, cross}).hidden_states,
+                second + block.mlp(block.ffn_norm(second)), 1e-5);
+}
+
 TEST_CASE("Both stacks end with a norm, whose weights are 1 here") {
     const T5Model model = small_t5();
     const EncodedTexts encoded = model.encode(pad({first_text, second_text}, 0));
