@@ -29,17 +29,17 @@ Tensor3 encoded_texts(const T5FamilyModel& t5) {
     return states;
 }
 
-using Changes = std::map<std::string, std::optional<GgufValue>>;
+using T5GgufChanges = std::map<std::string, std::optional<GgufValue>>;
 
 // A copy of an exported file with other settings.
-T5FamilyModel changed_t5_gguf(const Changes& changes) {
+T5FamilyModel changed_t5_gguf(const T5GgufChanges& changes) {
     const Scratch scratch;
     const std::string file = (scratch.folder / "model.gguf").string(), copy = file + ".copy";
     models::export_gguf(t5_for_llama_cpp("t5"), file, DType::float32, no_vocabulary);
     edit_gguf(file, copy, changes);
     return load_t5_gguf(copy);
 }
-std::string rejection_of_t5_gguf(const Changes& changes) {
+std::string rejection_of_t5_gguf(const T5GgufChanges& changes) {
     try {
         changed_t5_gguf(changes);
     } catch (const FileError& error) {
