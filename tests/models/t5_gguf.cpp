@@ -81,7 +81,7 @@ TEST_CASE("a T5's encoder is read from a GGUF file as it was written, without th
     }
 }
 
-TEST_CASE("a T5's GGUF file has llama.cpp's names; biases of distances stay in float32") {
+TEST_CASE("a T5's GGUF file has llama.cpp's names, and biases in float32") {
     const Scratch scratch;
     const std::string path = (scratch.folder / "model.gguf").string();
     models::export_gguf(t5_for_llama_cpp("t5_gated"), path, DType::bfloat16, no_vocabulary);
