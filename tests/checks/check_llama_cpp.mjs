@@ -825,4 +825,40 @@ for (const kind of ['bert_uncased', 'bert_cased']) {
   await model.dispose()
 }
 
+// The encoder of a T5: heads that are not as wide as the hidden states, and texts beyond the distances with a bucket of their own.
+function randomT5(name, feedForward) {
+  const [V, C, F, H, D, L] = [1024, 64, 96, 2, 48, 3]
+  const config = {
+    architectures: ['T5EncoderModel'], model_type: 't5', d_model: C, d_ff: F, d_kv: D, num_heads: H, num_layers: L, vocab_size: V,
+    feed_forward_proj: feedForward
+  }
+  const shapes = [['shared.weight', [V, C]], ['encoder.final_layer_norm.weight', [C]]]
+  for (let n = 0; n < L; ++n) {
+    const [attention, mlp] = [0, 1].map(part => `encoder.block.${n}.layer.${part}`)
+    for (const part of ['q', 'k', 'v']) shapes.push([`${attention}.SelfAttention.${part}.weight`, [H * D, C]])
+    shapes.push([`${attention}.SelfAttention.o.weight`, [C, H * D]], [`${attention}.layer_norm.weight`, [C]], [`${mlp}.layer_norm.weight`, [C]])
+    if (n === 0) shapes.push([`${attention}.SelfAttention.relative_attention_bias.weight`, [32, H]])
+    for (const part of feedForward === 'relu' ? ['wi'] : ['wi_0', 'wi_1']) shapes.push([`${mlp}.DenseReluDense.${part}.weight`, [F, C]])
+    shapes.push([`${mlp}.DenseReluDense.wo.weight`, [C, F]])
+  }
+  return randomModel(name, config, shapes, (tensor, shape) => {
+    if (shape.length === 1) return [1, 1]
+    if (tensor.includes('relative')) return [6, 0]
+    return [tensor.startsWith('shared') ? 2 : /[.][qk][.]/.test(tensor) ? 2 / Math.sqrt(shape[1]) : 6 / Math.sqrt(shape[1]), 0]
+  })
+}
+
+for (const [name, feedForward, tolerance] of [['t5', 'relu', 1e-4], ['t5_gated', 'gated-gelu', 2e-3]]) {
+  const file = join(scratch, `${name}.gguf`)
+  run('model', '--model', randomT5(name, feedForward), '--gguf', file)
+  const ids = Array.from({ length: 24 }, (_, i) => (i * 37 + 11) % 1000 + 3)
+  const theirs = await embed(file, ids) // of the last token
+  const ours = run('model', '--model', file, '--tokens', ids.join(','))
+    .find(line => line.type === 'tensor' && line.name === 'last_hidden_state').values.slice(-64)
+  const largest = Math.max(...ours.map((x, c) => Math.abs(x - theirs[c])))
+  const highest = Math.max(...ours.map(Math.abs))
+  check(`${name}: the vector of the last token within ${tolerance} of its largest element`, theirs.length === 64 && largest < tolerance * highest,
+    `${largest.toExponential(1)} of ${highest.toFixed(1)}`)
+}
+
 process.exit(failures > 0 ? 1 : 0) // its threads would keep the process running

@@ -1,8 +1,9 @@
 #include "chapters/models/encoders/run_t5.hpp"
 
 #include "chapters/models/encoders/run_encoder.hpp"
-#include "chapters/models/encoders/t5.hpp"
+#include "chapters/models/encoders/t5_gguf.hpp"
 #include "chapters/models/model_output.hpp"
+#include "chapters/models/tokenizers/gguf_tokenizer_export.hpp"
 #include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "common/output/show.hpp"
 
@@ -15,7 +16,6 @@ void reject_inputs_of_others(const ModelRun& run, const T5FamilyConfig& config) 
             "--decoder-tokens: {} has no decoder", config.architecture);
     require(!run.prompt || config.has_lm_head, "--prompt: {} does not predict tokens",
             config.architecture);
-    require(run.gguf_file.empty(), "--gguf: t5 models are not written as GGUF files");
     require(run.decoder_tokens.empty() || run.decoder_tokens.size() == run.tokens.size(),
             "--decoder-tokens: the number of texts is {}, that of --tokens {}",
             run.decoder_tokens.size(), run.tokens.size());
@@ -84,7 +84,7 @@ Tokenizer tokenizer_of_t5(const ModelRun& run, std::size_t vocab_size) try {
 } catch (const FileError& error) {
     if (!run.tokenizer_path.empty()) throw;
     throw FileError(std::string(error.what()) +
-                    "; --prompt needs a tokenizer, --tokenizer PATH names one");
+                    "; --prompt and --gguf need a tokenizer, --tokenizer PATH names one");
 }
 
 // The text that the encoder reads, with the tokens that its tokenizer adds: </s>.
@@ -104,12 +104,17 @@ T5Prompt prompt_of(const ModelRun& run, const T5FamilyConfig& config) {
 
 void run_t5(const ModelRun& run, Generator& generator) {
     // Read all input before anything is shown.
-    const T5FamilyModel t5 = load_t5(run.model_path);
+    if (!run.gguf_file.empty()) reject_existing(run.gguf_file);
+    const T5FamilyModel t5 =
+        is_gguf(run.model_path) ? load_t5_gguf(run.model_path) : load_t5(run.model_path);
     reject_inputs_of_others(run, t5.config);
     std::optional<T5Texts> texts;
     if (!run.tokens.empty()) texts = texts_of(run, t5.config);
     std::optional<T5Prompt> prompt;
     if (run.prompt) prompt = prompt_of(run, t5.config);
+    const std::size_t V = t5.config.sizes.vocab_size;
+    GgufMetadata vocabulary;
+    if (!run.gguf_file.empty()) vocabulary = tokenizer_metadata(tokenizer_of_t5(run, V), V);
 
     show_stacks(t5.config);
     show_parameters(count_parameters(t5));
@@ -120,6 +125,12 @@ void run_t5(const ModelRun& run, Generator& generator) {
             [&](const GenerationConfig& config, const std::function<void(Id)>& on_token) {
                 generate(t5, prompt->ids, config, generator, on_token);
             });
+    if (!run.gguf_file.empty()) {
+        for (const auto& [name, dtype] :
+             export_gguf(t5, run.gguf_file, dtype_named(run.dtype), vocabulary))
+            show(name + " is stored as", std::string(to_text(dtype)));
+        show("written, the encoder alone", run.gguf_file);
+    }
     if (run.export_folder.empty()) return;
     export_model(t5, run.export_folder);
     show("exported to", run.export_folder);

@@ -213,6 +213,34 @@ TEST_CASE("A text has the same vectors alone and in a padded batch, in both stac
     CHECK_CLOSE(decoded, model.decode(row, alone), 1e-5);
 }
 
+TEST_CASE("A block of the decoder adds three sublayers, each with a norm of its own") {
+    Generator generator(6);
+    T5DecoderBlock block = small_t5().decoder_layers[0];
+    for (RMSNorm* norm : {&block.attention_norm, &block.cross_attention_norm, &block.ffn_norm})
+        norm->weight = randn({10}, generator);
+    const Tensor3 x = randn({1, 4, 10}, generator), text = randn({1, 6, 10}, generator);
+    const T5AttentionInputs self{expand_mask(causal_mask(4, 4), 1),
+                                 randn({1, 3, 4, 4}, generator)};
+    const T5AttentionInputs cross{xt::zeros<Real>({1, 1, 4, 6}), std::nullopt, text};
+    const Tensor3 first = x + block.self_attn(block.attention_norm(x), self).hidden_states;
+    const Tensor3 second =
+        first + block.cross_attn(block.cross_attention_norm(first), cross).hidden_states;
+    CHECK_CLOSE(block(x, {self, cross}).hidden_states,
+                second + block.mlp(block.ffn_norm(second)), 1e-5);
+}
+
+TEST_CASE("Both stacks end with a norm, whose weights are 1 here") {
+    const T5Model model = small_t5();
+    const EncodedTexts encoded = model.encode(pad({first_text, second_text}, 0));
+    for (const Tensor3& states : {encoded.last_hidden_state, model.decode(written, encoded)})
+        for (auto [b, t] : every_index(states.shape(0), states.shape(1))) {
+            double squares = 0;
+            for (std::size_t c = 0; c < 10; ++c)
+                squares += double(states(b, t, c)) * double(states(b, t, c));
+            CHECK(squares / 10 == doctest::Approx(1).epsilon(1e-4));
+        }
+}
+
 TEST_CASE("generate writes the same tokens with and without the caches, greedy and sampled") {
     for (const bool is_gated : {false, true}) {
         const T5Model model = small_t5(is_gated);
