@@ -188,12 +188,12 @@ void encoder_backward(const Encoder<Block, Embeddings>& encoder,
                       const EncoderActivations<Block, typename Embeddings::Input>& saved,
                       const Tensor3& output_gradient,  // (B, T, C)
                       Encoder<Block, Embeddings>& gradient) {
-    Tensor3 hidden_gradient = norm_backward(encoder.final_norm, saved.last_hidden_state,
-                                            output_gradient, gradient.final_norm);
-    for (std::size_t n = encoder.layers.size(); n-- > 0;)
-        hidden_gradient = block_backward(encoder.layers[n], saved.inputs, saved.layers[n],
-                                         hidden_gradient, gradient.layers[n]);
-    embeddings_backward(encoder.embeddings, saved.batch, hidden_gradient, gradient.embeddings);
+    const Tensor3 hidden_gradient = norm_backward(encoder.final_norm, saved.last_hidden_state,
+                                                  output_gradient, gradient.final_norm);
+    embeddings_backward(encoder.embeddings, saved.batch,
+                        layers_backward(encoder.layers, saved.inputs, saved.layers,
+                                        hidden_gradient, gradient.layers),
+                        gradient.embeddings);
 }
 
 extern template struct Encoder<BertBlock>;
