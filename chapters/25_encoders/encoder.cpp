@@ -50,12 +50,11 @@ EncoderEmbeddings embeddings_of(const EncoderConfig& config) {
 
 EncoderConfig validate(const EncoderConfig& config) {
     const std::size_t C = config.hidden_size, H = config.num_attention_heads;
-    require(config.vocab_size > 0 && C > 0 && config.intermediate_size > 0 &&
-                config.num_hidden_layers > 0 && H > 0 && config.max_position_embeddings > 0,
-            "encoder: vocab_size {}, hidden_size {}, intermediate_size {}, num_hidden_layers "
-            "{}, num_attention_heads {} and max_position_embeddings {} must not be 0",
-            config.vocab_size, C, config.intermediate_size, config.num_hidden_layers, H,
-            config.max_position_embeddings);
+    require(config.vocab_size > 0 && C > 0 && config.intermediate_size > 0 && H > 0 &&
+                config.max_position_embeddings > 0,
+            "encoder: vocab_size {}, hidden_size {}, intermediate_size {}, num_attention_heads "
+            "{} and max_position_embeddings {} must not be 0",
+            config.vocab_size, C, config.intermediate_size, H, config.max_position_embeddings);
     require(C % H == 0 && C / H % 2 == 0,
             "encoder: {} heads do not divide a hidden size of {} into even parts", H, C);
     require(!config.windowed || config.windowed->full_every > 0,

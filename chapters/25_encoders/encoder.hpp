@@ -24,7 +24,7 @@ struct EncoderConfig {
     std::size_t vocab_size = 0;               // V
     std::size_t hidden_size = 0;              // C
     std::size_t intermediate_size = 0;        // F
-    std::size_t num_hidden_layers = 0;        // L
+    std::size_t num_hidden_layers = 0;        // L; 0: word embeddings alone
     std::size_t num_attention_heads = 0;      // H, divides C
     std::size_t max_position_embeddings = 0;  // P
     std::size_t type_vocab_size = 0;          // kinds of texts in a pair: 2 in BERT; 0: none
@@ -34,7 +34,7 @@ struct EncoderConfig {
     Activation hidden_act = GELU;
     bool has_bias = true;  // of linear layers and norms
 };
-// Throws ValueError if a size is 0, if H does not divide C, or if C / H is odd.
+// Throws ValueError if a size but L is 0, if H does not divide C, or if C / H is odd.
 EncoderConfig validate(const EncoderConfig& config);
 
 // What an encoder reads: B texts, padded on the right to the longest. Source: Hugging Face,

@@ -18,7 +18,8 @@ std::vector<TestQuestion> read_questions(const std::string& file,
     for (const Passage& passage : passages) sections.insert(section_of(passage));
     std::vector<TestQuestion> questions;
     for (const JsonFile& json : read_json_lines(file)) {
-        TestQuestion question{json.text("question"), {}};
+        TestQuestion question{json.text("question"), {}, ""};
+        if (json.has("contains")) question.contains = json.text("contains");
         for (const std::vector<std::string>& answer : json.text_lists("answers"))
             question.answers.push_back(answer.front());
         if (question.answers.empty()) json.reject("answers", "is empty");
@@ -34,7 +35,7 @@ AnswerRanks answer_ranks(const std::vector<TestQuestion>& questions,
                          const std::vector<Passage>& passages,
                          const std::function<Ranking(const std::string&)>& search) {
     AnswerRanks ranks;
-    for (const auto& [question, answers] : questions) {
+    for (const auto& [question, answers, contains] : questions) {
         std::optional<std::size_t>& rank = ranks.emplace_back();
         const Ranking ranking = one_of_each_section(passages, search(question));
         for (std::size_t i = 0; i < ranking.size() && !rank; ++i)
@@ -43,6 +44,14 @@ AnswerRanks answer_ranks(const std::vector<TestQuestion>& questions,
                 rank = i + 1;
     }
     return ranks;
+}
+
+std::vector<SearchMethod> search_methods(const BookIndex& book) {
+    constexpr std::size_t depth = 100;
+    using Question = const std::string&;
+    return {{"words (BM25)", [&](Question q) { return ranking_of(book.by_words(q, depth)); }},
+            {"vectors", [&](Question q) { return ranking_of(book.by_vectors(q, depth)); }},
+            {"joined", [&](Question q) { return ranking_of(book.joined(q, depth)); }}};
 }
 
 std::vector<double> answered_at(std::size_t k, const AnswerRanks& ranks) {

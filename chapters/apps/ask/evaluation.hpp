@@ -10,13 +10,16 @@
 
 namespace llm::ask {
 
-// A question, and the sections that answer it: "05_gqa.md#formula".
+// A question, and the sections that answer it: "05_gqa.md#formula". Of some questions, a word
+// or a number that a right answer contains.
 struct TestQuestion {
     std::string question;
     std::vector<std::string> answers;
+    std::string contains;
 };
-// JSON Lines of {"question": ..., "answers": [...]}; other members are left alone. Throws
-// FileError, which names the line, also if a section has no passage.
+// JSON Lines of {"question": ..., "answers": [...], "contains": ...}; "contains" may be
+// missing, other members are left alone. Throws FileError, which names the line, also if a
+// section has no passage.
 std::vector<TestQuestion> read_questions(const std::string& file,
                                          const std::vector<Passage>& passages);
 
@@ -26,6 +29,13 @@ using AnswerRanks = std::vector<std::optional<std::size_t>>;
 AnswerRanks answer_ranks(const std::vector<TestQuestion>& questions,
                          const std::vector<Passage>& passages,
                          const std::function<Ranking(const std::string&)>& search);
+
+// Searches of the book to compare: by words, by vectors, by both.
+struct SearchMethod {
+    std::string name;
+    std::function<Ranking(const std::string&)> search;
+};
+std::vector<SearchMethod> search_methods(const BookIndex& book);
 
 // For each question 1 or 0: is a section that answers it among the first k?
 std::vector<double> answered_at(std::size_t k, const AnswerRanks& ranks);

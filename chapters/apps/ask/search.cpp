@@ -15,10 +15,16 @@ const std::set<std::string> stop_words = {
     "they",  "this",   "to",   "use",   "was",  "we",    "what", "when",    "where",
     "which", "who",    "why",  "will",  "with", "would", "you",  "your"};
 
+std::vector<std::string> texts_of(const std::vector<Passage>& passages) {
+    std::vector<std::string> texts;
+    for (const Passage& passage : passages)
+        texts.push_back(passage.headings + " " + passage.text);
+    return texts;
+}
+
 std::vector<std::vector<std::string>> word_lists(const std::vector<Passage>& passages) {
     std::vector<std::vector<std::string>> lists;
-    for (const Passage& passage : passages)
-        lists.push_back(search_words(passage.headings + " " + passage.text));
+    for (const std::string& text : texts_of(passages)) lists.push_back(search_words(text));
     return lists;
 }
 
@@ -53,11 +59,27 @@ std::vector<std::string> search_words(const std::string& text) {
     return result;
 }
 
-BookIndex::BookIndex(std::vector<Passage> passages)
-    : passages_(std::move(passages)), index_(word_lists(passages_), {.k1 = 0.9, .b = 0.4}) {}
+BookIndex::BookIndex(std::vector<Passage> passages, EmbeddingModel model)
+    : passages_(std::move(passages)),
+      index_(word_lists(passages_), {.k1 = 0.9, .b = 0.4}),
+      model_(std::move(model)),
+      vectors_(model_.embed(texts_of(passages_))) {}
 
-Ranking BookIndex::by_words(const std::string& question, std::size_t count) const {
-    return ranking_of(index_.search(search_words(question), count));
+BookIndex::Found BookIndex::by_words(const std::string& question, std::size_t count) const {
+    return index_.search(search_words(question), count);
+}
+
+BookIndex::Found BookIndex::by_vectors(const std::string& question, std::size_t count) const {
+    const Matrix question_row = model_.embed({question});  // (1, C)
+    const Vector vector = xt::view(question_row, 0, xt::all());
+    return semantic_search(vector, vectors_, count);
+}
+
+BookIndex::Found BookIndex::joined(const std::string& question, std::size_t count) const {
+    constexpr std::size_t depth = 100;
+    const Ranking words = ranking_of(by_words(question, depth));
+    const Ranking vectors = ranking_of(by_vectors(question, depth));
+    return best_first(reciprocal_rank_fusion({words, words, vectors}), count);
 }
 
 Ranking one_of_each_section(const std::vector<Passage>& passages, const Ranking& ranking) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "chapters/25_encoders/retrieval.hpp"
-#include "chapters/apps/ask/passages.hpp"
+#include "chapters/apps/ask/embedding_model.hpp"
 
 namespace llm::ask {
 
@@ -13,19 +13,25 @@ std::vector<std::string> search_words(const std::string& text);
 // in place of Porter's rules (1980).
 std::string stem(std::string word);
 
-// BM25 over the headings and the text of each passage, with the k1 and b of Anserini's
-// baselines.
+// Finds passages by their headings and text: by words, with BM25 and the k1 and b of Anserini's
+// baselines; by vectors; and by both.
 class BookIndex {
  public:
-    explicit BookIndex(std::vector<Passage> passages);
+    BookIndex(std::vector<Passage> passages, EmbeddingModel model);
 
     const std::vector<Passage>& passages() const { return passages_; }
     // The best passages first, at most `count`.
-    Ranking by_words(const std::string& question, std::size_t count) const;
+    using Found = std::vector<ScoredDocument>;
+    Found by_words(const std::string& question, std::size_t count) const;
+    Found by_vectors(const std::string& question, std::size_t count) const;  // cosines
+    // Reciprocal rank fusion of the first 100 of both, in which words count twice.
+    Found joined(const std::string& question, std::size_t count) const;
 
  private:
     std::vector<Passage> passages_;
     Bm25Index index_;
+    EmbeddingModel model_;
+    Matrix vectors_;  // (N, C)
 };
 
 // The best passage of each section, in the order of the ranking: a section is named once.

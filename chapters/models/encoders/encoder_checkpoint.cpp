@@ -111,9 +111,10 @@ AnyEncoder load_encoder(const std::string& folder) {
     name_decoder_bias(json, config, tensors);
     add_heads(tensors, config);
     // Memory for the layers is allocated only after this.
-    tensors.read(names.layer + std::to_string(config.num_hidden_layers - 1) + "." +
-                     names.layers.ffn_norm + ".weight",
-                 {config.hidden_size});
+    if (config.num_hidden_layers > 0)
+        tensors.read(names.layer + std::to_string(config.num_hidden_layers - 1) + "." +
+                         names.layers.ffn_norm + ".weight",
+                     {config.hidden_size});
     AnyEncoder encoder = make_empty_encoder(config);
     EncoderReader<const SafeTensors> reader{{tensors}};
     std::visit(

@@ -13,8 +13,11 @@ std::string key_of(const EncoderFamily& family, const std::string& common) {
 }
 
 EncoderFamilyConfig read_common(const JsonFile& json, const EncoderFamily& family) {
+    // An encoder may have no layers, which read_sizes accepts of a family without the key.
+    const std::string layers = "num_hidden_layers";
+    const bool has_none = json.has(layers) && json.value(layers) == Json(0);
     const Config sizes = read_sizes(json, family.defaults, [&](const std::string& common) {
-        return key_of(family, common);
+        return has_none && common == layers ? "" : key_of(family, common);
     });
     EncoderFamilyConfig config = config_with(family, sizes);
     config.hidden_act = read_activation(json, key_of(family, "hidden_act"), GELU);

@@ -130,6 +130,8 @@ void add_modernbert_gguf(const EncoderFamilyConfig& config, GgufMetadata& metada
             "export: llama.cpp's modern-bert has GELU or SiLU, not {}", config.hidden_act.name);
     require(has_regular_windows(config),
             "export: llama.cpp's modern-bert has full attention in every n-th layer alone");
+    require(config.num_hidden_layers > 0,
+            "export: llama.cpp's modern-bert has at least one layer");
     const WindowedLayers& windowed = *config.windowed;
     require(windowed.window > 0, "export: llama.cpp's modern-bert has no window of 0 tokens");
     const std::string prefix = config.family->gguf_architecture + ".";

@@ -1,6 +1,4 @@
-// The pages as passages, and the search for them.
-#include <numeric>
-
+// The pages as passages, and questions about them.
 #include "chapters/apps/ask/evaluation.hpp"
 #include "common/files/mapped_file.hpp"
 #include "tests/support/files.hpp"
@@ -63,53 +61,6 @@ TEST_CASE("A section is cut into passages of at most so many words, between para
     REQUIRE(passages.size() == 2);
     CHECK(passages[0].text == "one two\nthree four");
     CHECK(passages[1].text == "five six seven eight");
-}
-
-TEST_CASE("Search words are stems, without stop words") {
-    CHECK(search_words("Why do the Keys of a loss repeat?") ==
-          std::vector<std::string>{"key", "loss", "repeat"});
-    CHECK(search_words("divide by √D") == std::vector<std::string>{"divid", "root", "d"});
-    for (const auto& [word, expected] :
-         std::vector<std::pair<std::string, std::string>>{{"scaling", "scal"},
-                                                          {"scales", "scal"},
-                                                          {"stopped", "stop"},
-                                                          {"called", "call"},
-                                                          {"copied", "copy"},
-                                                          {"copy", "copy"},
-                                                          {"bias", "bia"},
-                                                          {"axis", "axis"},
-                                                          {"gas", "gas"},
-                                                          {"normalization", "normal"},
-                                                          {"ring", "ring"}})
-        CHECK(stem(word) == expected);
-}
-
-TEST_CASE("Questions are read with the sections that answer them") {
-    const BookIndex book(read_passages(asset("../docs")));
-    const auto questions = read_questions(fixture_path("ask/questions.jsonl"), book.passages());
-    CHECK(questions.size() == 100);
-    const auto search = [&](const std::string& question) {
-        return book.by_words(question, 100);
-    };
-    const AnswerRanks ranks = answer_ranks(questions, book.passages(), search);
-    const std::vector<double> three = answered_at(3, ranks);
-    const double answered = std::accumulate(three.begin(), three.end(), 0.0);
-    CHECK(answered > 50);
-    const std::vector<double> ten = answered_at(10, ranks);
-    CHECK(std::accumulate(ten.begin(), ten.end(), 0.0) > answered);
-}
-
-TEST_CASE("The book knows why scores are divided by the root of D") {
-    const BookIndex book(read_passages(asset("../docs")));
-    CHECK(book.passages().size() > 900);
-    const Ranking ranking = one_of_each_section(
-        book.passages(), book.by_words("why divide scores by the square root of D?", 100));
-    REQUIRE(ranking.size() > 3);
-    bool found = false;
-    for (std::size_t rank = 0; rank < 3; ++rank)
-        found = found || book.passages()[ranking[rank]].page == "05_gqa.md";
-    CHECK(found);
-    CHECK(book.by_words("xyzzy", 3).empty());
 }
 
 TEST_CASE("A question without answers, or with a section that is not there, is rejected") {

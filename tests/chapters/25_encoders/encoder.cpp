@@ -145,6 +145,17 @@ TEST_CASE("A later token changes the vectors of earlier ones") {
     CHECK(before(1, 0, 3) == after(1, 0, 3));
 }
 
+TEST_CASE("An encoder without layers gives a token the same vector in every text") {
+    EncoderConfig config = modern_bert_config();
+    config.num_hidden_layers = 0;
+    ModernBertModel encoder = empty_modern_bert(config);
+    Generator generator(1);
+    init_weights(encoder, generator);
+    const Tensor3 states = encoder(pad({{5, 9, 7}, {9}}, 0));  // (2, 3, C)
+    for (std::size_t c = 0; c < config.hidden_size; ++c)
+        CHECK(states(0, 1, c) == states(1, 0, c));
+}
+
 TEST_CASE("An encoder names what does not fit") {
     const auto encoder = bert().encoder;
     const auto with = [](auto change) {
@@ -169,8 +180,7 @@ TEST_CASE("An encoder names what does not fit") {
     config.intermediate_size = 0;
     CHECK_THROWS_WITH(empty_bert(config),
                       "encoder: vocab_size 31, hidden_size 24, intermediate_size 0, "
-                      "num_hidden_layers 3, num_attention_heads 3 and "
-                      "max_position_embeddings 16 must not be 0");
+                      "num_attention_heads 3 and max_position_embeddings 16 must not be 0");
     CHECK_THROWS_WITH(encoder(with([](BatchEncoding& b) { b.padding_mask = IdMatrix{{1}}; })),
                       "encoder: input ids of (3, 11) do not match a padding mask of (1, 1), "
                       "token types of (3, 11) and positions of (3, 11)");

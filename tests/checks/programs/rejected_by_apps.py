@@ -158,6 +158,14 @@ ASK_REJECTED = [  # of ./learn ask
     ("--count 0 --question x", "--count takes an integer from 1 to 20, not '0'"),
     ("--test {folder}/nothing", "cannot read"),
     ("--test {file}", "line 1"),
+    ("--question x --embeddings {folder}/nothing", "cannot read"),
+    ("--question x --steps 100", "--steps needs --train"),
+    ("--question x --layers 1", "--layers needs --train"),
+    ("--question x --max-new-tokens 9", "--max-new-tokens needs --model"),
+    ("--question x --model {folder}/nothing", "cannot read"),
+    ("--train {file}", "exists already and is not overwritten"),
+    ("--train {folder} --wordnet {folder}/nothing", "cannot read"),
+    ("--train {folder} --layers 13", "--layers takes an integer from 0 to 12, not '13'"),
 ]
 LEARN_REJECTED = [
     ("99", "there is no chapter '99'"),
