@@ -36,7 +36,7 @@ if(NOT EMSCRIPTEN)
   target_link_libraries(fine_tune runs models)
 
   file(GLOB sources CONFIGURE_DEPENDS chapters/apps/ask/*.cpp)
-  list(FILTER sources EXCLUDE REGEX main)
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   add_library(book_search STATIC ${sources})
   target_link_libraries(book_search PUBLIC chat_session lesson_13_training lesson_25_encoders)
   target_precompile_headers(book_search REUSE_FROM common)

@@ -4,6 +4,7 @@
 #include "chapters/25_encoders/wordpiece.hpp"
 #include "chapters/26_encoder_decoder/unigram.hpp"
 #include "common/files/mapped_file.hpp"
+#include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
 
 namespace llm {

@@ -112,11 +112,12 @@ void evaluate_search(const BookIndex& book, const std::string& file, std::uint32
     show_table({"% answered (95 % interval)", "first", "first 3", "first 10"}, rows);
 }
 
-void evaluate_answers(const BookIndex& book, const chat::ChatModel& model,
-                      const std::string& file, std::size_t count,
-                      const AnswerOptions& options) {
-    const std::vector<TestQuestion> questions = read_questions(file, book.passages());
-    const std::size_t N = questions.size();
+namespace {
+
+// What the search finds for each question.
+std::vector<std::string> found_texts(const BookIndex& book,
+                                     const std::vector<TestQuestion>& questions,
+                                     const std::string& file, std::size_t count) {
     std::vector<std::string> found;
     for (const TestQuestion& question : questions) {
         if (question.contains.empty())
@@ -126,6 +127,17 @@ void evaluate_answers(const BookIndex& book, const chat::ChatModel& model,
                             question.question);
         found.push_back(text_of(book, best_sections(book, question.question, count)));
     }
+    return found;
+}
+
+}  // namespace
+
+void evaluate_answers(const BookIndex& book, const chat::ChatModel& model,
+                      const std::string& file, std::size_t count,
+                      const AnswerOptions& options) {
+    const std::vector<TestQuestion> questions = read_questions(file, book.passages());
+    const std::size_t N = questions.size();
+    const std::vector<std::string> found = found_texts(book, questions, file, count);
     std::vector<std::size_t> right(3), given(3);
     std::vector<TableRow> rows;
     for (std::size_t n = 0; n < N; ++n) {
@@ -151,12 +163,9 @@ void evaluate_answers(const BookIndex& book, const chat::ChatModel& model,
     show_table({"passages", "that contain it", "answers that contain it"}, rows);
 }
 
-void train_and_save(const TrainCommand& command) {
-    models::reject_existing(command.folder);
-    const std::vector<Passage> passages = read_passages(asset("../docs"));
-    std::vector<TextPairs> kinds = book_pairs(passages);
-    for (const TextPairs& pairs : wordnet_pairs(command.wordnet, passages))
-        kinds.push_back(pairs);
+namespace {
+
+void show_pairs(const std::vector<TextPairs>& kinds) {
     step("Pairs of texts that say the same");
     const std::array<std::string, 5> names = {
         "headings, the text below them", "sentence, the rest of its passage",
@@ -166,7 +175,17 @@ void train_and_save(const TrainCommand& command) {
     for (std::size_t k = 0; k < kinds.size(); ++k)
         rows.push_back({names[k], with_commas(kinds[k].size())});
     show_table({"pair", "number"}, rows);
+}
 
+}  // namespace
+
+void train_and_save(const TrainCommand& command) {
+    models::reject_existing(command.folder);
+    const std::vector<Passage> passages = read_passages(asset("../docs"));
+    std::vector<TextPairs> kinds = book_pairs(passages);
+    for (const TextPairs& pairs : wordnet_pairs(command.wordnet, passages))
+        kinds.push_back(pairs);
+    show_pairs(kinds);
     make_folder(command.folder);  // before minutes of training
     EmbeddingTraining training = command.training;
     if (command.num_layers > 0) training.learning_rate = Real(0.002);

@@ -13,7 +13,7 @@
 namespace llm::ask {
 namespace {
 
-constexpr std::size_t vocab_size = 8192;
+constexpr std::size_t vocab_size = 12'288;
 
 models::EncoderFamilyConfig small_modernbert(std::size_t num_layers) {
     models::EncoderFamilyConfig config;

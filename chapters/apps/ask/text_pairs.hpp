@@ -25,9 +25,9 @@ std::vector<std::string> sentences_of(const std::string& text);
 
 // Of WordNet's files data.noun, data.verb, data.adj and data.adv in a folder: words with their
 // definition, examples with the definition of the word that they show, and words with words of
-// the same or of a related meaning. Words that no passage has are left out, as are texts with a
-// word that chapter 14's models must not say. Throws FileError, which names the line. Source:
-// WordNet 3.0, wndb(5WN).
+// the same or of a related meaning. Meanings of which no passage has a word are left out, as
+// are texts with a word that chapter 14's models must not say. Throws FileError, which names
+// the line. Source: WordNet 3.0, wndb(5WN).
 std::vector<TextPairs> wordnet_pairs(const std::string& folder,
                                      const std::vector<Passage>& passages);
 

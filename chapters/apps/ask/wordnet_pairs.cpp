@@ -1,8 +1,8 @@
 // WordNet's database as pairs of texts.
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include "chapters/apps/ask/search.hpp"
 #include "chapters/apps/ask/text_pairs.hpp"
@@ -35,27 +35,59 @@ bool is_paraphrase(const std::string& pointer) {
            pointer == ">";
 }
 
+// The fields of a line up to " | ", one after another.
+struct Fields {
+    std::vector<std::string> fields;
+    std::size_t at = 0;
+
+    static constexpr const char* wrong = "is no line of WordNet's data files";
+
+    const std::string& next() {
+        require(at < fields.size(), wrong);
+        return fields[at++];
+    }
+    std::size_t next_number(int base) {
+        const std::string& text = next();
+        std::size_t number = 0;
+        const char* const end = text.data() + text.size();
+        const auto [read, error] = std::from_chars(text.data(), end, number, base);
+        require(error == std::errc() && read == end, wrong);
+        return number;
+    }
+};
+
+// Type s is an adjective, too.
+std::string id_of(const std::string& type, const std::string& offset) {
+    return (type == "s" ? "a" : type) + offset;
+}
+
 // A line: offset, file, type, number of words (hexadecimal), pairs of a word and a number,
 // number of pointers, for each one its kind, offset, type and words, then " | definition;
-// "example"". Type s is an adjective, too.
+// "example"".
 void add_synset(const std::string& line, Synsets& synsets) {
     const std::size_t bar = line.find(" | ");
-    std::istringstream fields(line.substr(0, bar));
-    std::string offset, file, type, number, text;
-    std::size_t num_words = 0, num_pointers = 0;
-    fields >> offset >> file >> type >> std::hex >> num_words >> std::dec;
+    require(bar != line.npos, Fields::wrong);
+    Fields fields{split_at_spaces(line.substr(0, bar))};
+    const std::string offset = fields.next();
+    fields.next();  // the lexicographer's file
+    const std::string type = fields.next();
     Synset synset;
-    while (num_words-- > 0 && fields >> text >> number) synset.words.push_back(word_of(text));
-    fields >> num_pointers;
-    for (std::string kind; num_pointers-- > 0 && fields >> kind >> text >> type >> number;)
-        if (is_paraphrase(kind)) synset.related.push_back((type == "s" ? "a" : type) + text);
-    require(bar != line.npos && bool(fields), "is no line of WordNet's data files");
+    for (std::size_t words = fields.next_number(16); words > 0; --words) {
+        synset.words.push_back(word_of(fields.next()));
+        fields.next();
+    }
+    for (std::size_t pointers = fields.next_number(10); pointers > 0; --pointers) {
+        const std::string kind = fields.next(), other = fields.next(),
+                          other_type = fields.next();
+        fields.next();
+        if (is_paraphrase(kind)) synset.related.push_back(id_of(other_type, other));
+    }
 
     const std::string gloss = line.substr(bar + 3);
     synset.definition = strip(gloss.substr(0, gloss.find("; \"")));
     for (std::size_t at = gloss.find("; \""); at != gloss.npos; at = gloss.find("; \"", at + 3))
         synset.examples.push_back(gloss.substr(at + 3, gloss.find('"', at + 3) - at - 3));
-    synsets[line.substr(12, 1) == "s" ? "a" + offset : line.substr(12, 1) + offset] = synset;
+    synsets[id_of(type, offset)] = synset;
 }
 
 Synsets read_synsets(const std::string& folder) {
@@ -91,6 +123,12 @@ struct KnownWords {
     bool is_decent(const std::string& text) const {
         return !models::has_bad_word(text, bad_words);
     }
+    std::vector<std::string> decent(const std::vector<std::string>& words) const {
+        std::vector<std::string> kept;
+        for (const std::string& word : words)
+            if (is_decent(word)) kept.push_back(word);
+        return kept;
+    }
     std::vector<std::string> of(const std::vector<std::string>& words) const {
         std::vector<std::string> known;
         for (const std::string& word : words)
@@ -118,8 +156,9 @@ std::vector<TextPairs> wordnet_pairs(const std::string& folder,
     const Synsets synsets = read_synsets(folder);
     TextPairs definitions, examples, related;
     for (const auto& [id, synset] : synsets) {
-        const std::vector<std::string> words = known.of(synset.words);
-        if (words.empty() || !known.is_decent(synset.definition)) continue;
+        // The other words of a meaning are those that questions may have.
+        if (known.of(synset.words).empty() || !known.is_decent(synset.definition)) continue;
+        const std::vector<std::string> words = known.decent(synset.words);
         for (const std::string& word : words) definitions.push_back({word, synset.definition});
         for (const std::string& example : synset.examples)
             if (known.is_decent(example)) examples.push_back({example, synset.definition});

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from running import ROOT, output_of
+from running import ROOT, output_of, run
 
 pytestmark = pytest.mark.programs("ask")
 QUESTION = "Why are attention scores divided by the square root of D?"
@@ -54,3 +54,10 @@ def test_answers_are_measured_with_and_without_passages(program, tmp_path):
     assert rows["none"] == "0"
     assert int(rows["found for the question"]) >= int(rows["found for another question"])
     assert int(rows["found for the question"]) > 0
+
+
+def test_a_model_is_measured_only_with_questions_that_say_what_an_answer_contains(program):
+    result = run([program, "--model", ROOT / "assets/king_james",
+                  "--test", ROOT / "tests/fixtures/ask/questions.jsonl"])
+    assert result.returncode == 2 and not result.stdout
+    assert 'questions.jsonl: a question lacks "contains"' in result.stderr
