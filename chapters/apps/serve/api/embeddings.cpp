@@ -8,6 +8,7 @@
 #include "chapters/apps/serve/api/api_error.hpp"
 #include "chapters/apps/serve/api/openai_request.hpp"
 #include "chapters/apps/serve/api/token_fields.hpp"
+#include "common/files/unicode.hpp"
 #include "common/output/show.hpp"
 
 namespace llm::serve {
