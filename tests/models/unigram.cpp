@@ -79,7 +79,7 @@ double bits_per_character(const Tokenizer& tokenizer, const Unigram& model,
 }
 
 // The normalizer of the fixture t5.
-std::string normalized(const std::string& text) {
+std::string t5_normalized(const std::string& text) {
     return unigram_of_file("t5").normalize(text);
 }
 
@@ -170,13 +170,13 @@ TEST_CASE("the normalizers of a tokenizer.json change a text as Hugging Face's l
 }
 
 TEST_CASE("Precompiled: the shortest rule replaces a short cluster as a whole") {
-    CHECK(normalized("\u00aa") == "a");
-    CHECK(normalized("\u00aa\u0300") == "a");                    // SentencePiece: à
-    CHECK(normalized("e\u0301") == "\u00e9");                    // "e" alone has no rule
-    CHECK(normalized("a\u0300\u0301") == "\u00e0");              // 5 bytes: an accent is lost
-    CHECK(normalized("\u00aa\u0300\u0301") == "a\u0300\u0301");  // 6 bytes: each character
-    CHECK(normalized("a\r\nb\t") == "a b ");
-    CHECK(normalized(std::string("\0a", 2)) == std::string("\0a", 2));
+    CHECK(t5_normalized("\u00aa") == "a");
+    CHECK(t5_normalized("\u00aa\u0300") == "a");        // SentencePiece: à
+    CHECK(t5_normalized("e\u0301") == "\u00e9");        // "e" alone has no rule
+    CHECK(t5_normalized("a\u0300\u0301") == "\u00e0");  // 5 bytes: an accent is lost
+    CHECK(t5_normalized("\u00aa\u0300\u0301") == "a\u0300\u0301");  // 6 bytes: each character
+    CHECK(t5_normalized("a\r\nb\t") == "a b ");
+    CHECK(t5_normalized(std::string("\0a", 2)) == std::string("\0a", 2));
 }
 
 TEST_CASE("Precompiled: damaged tables are found") {
