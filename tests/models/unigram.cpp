@@ -8,6 +8,7 @@
 #include "chapters/models/gguf/gguf_export.hpp"
 #include "chapters/models/tokenizers/gguf_tokenizer_export.hpp"
 #include "chapters/models/tokenizers/load_tokenizer.hpp"
+#include "chapters/models/tokenizers/normalizer_json.hpp"
 #include "chapters/models/tokenizers/precompiled_charsmap.hpp"
 #include "chapters/models/tokenizers/tokenizer_json.hpp"
 #include "chapters/models/tokenizers/unigram_json.hpp"
@@ -78,7 +79,7 @@ double bits_per_character(const Tokenizer& tokenizer, const Unigram& model,
 }
 
 // The normalizer of the fixture t5.
-std::string normalized(const std::string& text) {
+std::string t5_normalized(const std::string& text) {
     return unigram_of_file("t5").normalize(text);
 }
 
@@ -149,14 +150,33 @@ TEST_CASE("Unigram: trained tokens give a text a higher likelihood than Sentence
     CHECK(bits_per_character(ours, *ours.word_model.target<Unigram>(), text) < bits);
 }
 
+// The texts are those of npm's tokenizers 0.23.2.
+TEST_CASE("the normalizers of a tokenizer.json change a text as Hugging Face's library does") {
+    const auto apply = [](const std::string& settings, const std::string& text) {
+        return models::read_normalizer(JsonFile("a file", settings)).normalize(text);
+    };
+    const auto strip = [&](const std::string& left, const std::string& right,
+                           const std::string& text) {
+        return apply("{\"type\": \"Strip\", \"strip_left\": " + left +
+                         ", \"strip_right\": " + right + "}",
+                     text);
+    };
+    CHECK(strip("true", "false", " \n a ") == "a ");
+    CHECK(strip("false", "true", " a \u3000") == " a");
+    CHECK(strip("true", "true", "  ").empty());
+    CHECK(apply(R"({"type": "StripAccents"})", "a\u0903\u20dde\u0301") == "ae");
+    CHECK(apply(R"({"type": "Lowercase"})", "\u0130\u03a3") == "i\u0307\u03c3");
+    CHECK(apply(R"({"type": "NFKD"})", "\u00e9\ufb01") == "e\u0301fi");
+}
+
 TEST_CASE("Precompiled: the shortest rule replaces a short cluster as a whole") {
-    CHECK(normalized("\u00aa") == "a");
-    CHECK(normalized("\u00aa\u0300") == "a");                    // SentencePiece: à
-    CHECK(normalized("e\u0301") == "\u00e9");                    // "e" alone has no rule
-    CHECK(normalized("a\u0300\u0301") == "\u00e0");              // 5 bytes: an accent is lost
-    CHECK(normalized("\u00aa\u0300\u0301") == "a\u0300\u0301");  // 6 bytes: each character
-    CHECK(normalized("a\r\nb\t") == "a b ");
-    CHECK(normalized(std::string("\0a", 2)) == std::string("\0a", 2));
+    CHECK(t5_normalized("\u00aa") == "a");
+    CHECK(t5_normalized("\u00aa\u0300") == "a");        // SentencePiece: à
+    CHECK(t5_normalized("e\u0301") == "\u00e9");        // "e" alone has no rule
+    CHECK(t5_normalized("a\u0300\u0301") == "\u00e0");  // 5 bytes: an accent is lost
+    CHECK(t5_normalized("\u00aa\u0300\u0301") == "a\u0300\u0301");  // 6 bytes: each character
+    CHECK(t5_normalized("a\r\nb\t") == "a b ");
+    CHECK(t5_normalized(std::string("\0a", 2)) == std::string("\0a", 2));
 }
 
 TEST_CASE("Precompiled: damaged tables are found") {
