@@ -1,5 +1,6 @@
 #include <set>
 
+#include "chapters/models/encoders/encoder_family.hpp"
 #include "chapters/models/family_keys.hpp"
 #include "chapters/models/llama/gguf_tensors.hpp"
 #include "common/output/show.hpp"
@@ -130,6 +131,8 @@ const Family* find_family(const Gguf& file) {
         if (family->gguf_architecture == architecture) return family;
         supported.insert(family->gguf_architecture);
     }
+    for (const EncoderFamily* family : encoder_families())
+        supported.insert(family->gguf_architecture);
     std::string names;
     for (const std::string& name : supported) names += (names.empty() ? "" : ", ") + name;
     file.reject("general.architecture " + architecture +

@@ -110,6 +110,7 @@ endif()
 # families include, and files that define what headers of another name declare.
 if(SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES Clang)
   file(GLOB readers CONFIGURE_DEPENDS chapters/models/families/*.cpp
+       chapters/models/encoders/bert.cpp chapters/models/encoders/modernbert.cpp
        chapters/10_tokenizer/merge_queue.cpp
        chapters/16_quantization/k_quants.cpp chapters/16_quantization/kernels/interleave.cpp
        chapters/models/family_keys.cpp chapters/models/gguf_settings.cpp

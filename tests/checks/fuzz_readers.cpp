@@ -14,6 +14,8 @@
 #include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/models/chat/chat_templates.hpp"
 #include "chapters/models/chat/peft_files.hpp"
+#include "chapters/models/encoders/encoder_gguf.hpp"
+#include "chapters/models/encoders/sentence_transformers.hpp"
 #include "chapters/models/family_checkpoint.hpp"
 #include "chapters/models/family_gguf.hpp"
 #include "chapters/models/gguf/quantized_gguf.hpp"
@@ -76,7 +78,7 @@ void read_tokenizer(const std::string& file, std::size_t vocab_size) {
 }
 
 // The number of each function is the first byte of its files.
-const std::array<void (*)(File), 16> readers = {
+const std::array<void (*)(File), 20> readers = {
     [](File file) { llm::models::load_model(written("model.bin", file)); },
     [](File file) {
         write("config.json", config);
@@ -112,6 +114,23 @@ const std::array<void (*)(File), 16> readers = {
     [](File file) {
         const std::string path = written("model.gguf", file);
         if (llm::models::find_family(llm::Gguf(path))) llm::models::load_family_gguf(path);
+    },
+    [](File file) {
+        llm::models::read_encoder_config(llm::JsonFile(written("config.json", file)));
+    },
+    [](File file) {
+        const std::string path = written("model.gguf", file);
+        if (llm::models::find_encoder_family(path)) llm::models::load_encoder_gguf(path);
+    },
+    [](File file) { read_tokenizer(written("vocab.txt", file), 1000); },
+    // One file for all that sentence-transformers reads.
+    [](File file) {
+        fs::create_directories(folder / "1_Pooling");
+        for (const char* name :
+             {"1_Pooling/config.json", "modules.json", "config_sentence_transformers.json",
+              "sentence_bert_config.json"})
+            write(name, file);
+        llm::models::read_sentence_transformer(folder.string());
     }};
 
 }  // namespace
