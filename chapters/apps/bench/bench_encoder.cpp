@@ -98,7 +98,7 @@ void benchmark_encoder(Generator& generator, int repetitions) {
     }
     show_table({"benchmark", "ms", "speed", "% of roofline", "PyTorch", "llama.cpp"}, table);
     say("PyTorch, llama.cpp: their time, divided by ours");
-    show_roofline_of(results);
+    say("roofline (median): " + fixed(median(results.peaks), 1) + " GFLOP/s");
 }
 
 }  // namespace llm::bench
