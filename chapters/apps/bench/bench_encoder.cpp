@@ -54,6 +54,34 @@ double flops_of(const models::EncoderFamilyConfig& config) {
 
 std::string name_of(DType dtype) { return "encoder 512, " + std::string(to_text(dtype)); }
 
+// PyTorch computes in float32; llama.cpp's weights have our dtype.
+struct EncoderRivals {
+    Rival pytorch;
+    std::array<Rival, dtypes_of_encoder.size()> llama_cpp;
+};
+EncoderRivals make_encoder_rivals(const models::AnyEncoder& encoder, const Matrix& vectors) {
+    const Vector mean = xt::mean(vectors, 0);  // (T, C) -> (C)
+    EncoderRivals rivals{make_pytorch_rival(encoder, vectors), {}};
+    for (std::size_t k = 0; k < dtypes_of_encoder.size(); ++k)
+        rivals.llama_cpp[k] =
+            make_llama_cpp_rival(encoder, dtypes_of_encoder[k], {mean.data(), mean.size()});
+    return rivals;
+}
+
+void show_encoder_table(const std::vector<Benchmark>& benchmarks,
+                        const BenchmarkResults& results, const EncoderRivals& rivals) {
+    std::vector<TableRow> table;
+    for (std::size_t k = 0; k < benchmarks.size(); ++k) {
+        table.push_back(result_row(benchmarks[k], results));
+        for (const Rival& rival : {rivals.pytorch, rivals.llama_cpp[k]})
+            table.back().push_back(
+                rival.speedup("encoder 512", results.seconds(benchmarks[k].name)));
+    }
+    show_table({"benchmark", "ms", "speed", "% of roofline", "PyTorch", "llama.cpp"}, table);
+    say("PyTorch, llama.cpp: their time, divided by ours");
+    say("roofline (median): " + fixed(median(results.peaks), 1) + " GFLOP/s");
+}
+
 }  // namespace
 
 void benchmark_encoder(Generator& generator, int repetitions) {
@@ -66,39 +94,23 @@ void benchmark_encoder(Generator& generator, int repetitions) {
     const BatchEncoding text = pad({ids}, 0);
 
     std::vector<models::FastEncoder> encoders;
-    for (const DType dtype : dtypes_of_encoder)
-        encoders.push_back(models::make_fast_encoder(encoder, dtype));
     std::vector<Benchmark> benchmarks;
-    for (std::size_t k = 0; k < encoders.size(); ++k)
-        benchmarks.push_back(
-            {name_of(dtypes_of_encoder[k]), [&, k] { encoders[k](text); }, flops_of(config)});
-
-    Rival pytorch;
-    std::array<Rival, dtypes_of_encoder.size()> llama_cpp;
-    if (repetitions > 1) {
-        const Matrix vectors = xt::view(encoders[0](text), 0);  // (T, C)
-        const Vector mean = xt::mean(vectors, 0);
-        pytorch = make_pytorch_rival(encoder, vectors);
-        for (std::size_t k = 0; k < llama_cpp.size(); ++k)
-            llama_cpp[k] =
-                make_llama_cpp_rival(encoder, dtypes_of_encoder[k], {mean.data(), mean.size()});
+    for (const DType dtype : dtypes_of_encoder) {
+        benchmarks.push_back({name_of(dtype), [&, k = encoders.size()] { encoders[k](text); },
+                              flops_of(config)});
+        encoders.push_back(models::make_fast_encoder(encoder, dtype));
     }
+    EncoderRivals rivals;
+    if (repetitions > 1) rivals = make_encoder_rivals(encoder, xt::view(encoders[0](text), 0));
+
+    // Our runs and those of the other programs alternate.
     BenchmarkResults results;
     for (int round = 0; round < (repetitions + 1) / 2; ++round) {
         run_benchmarks(benchmarks, std::min(repetitions, 2), results);
-        pytorch.run();
-        for (Rival& rival : llama_cpp) rival.run();
+        rivals.pytorch.run();
+        for (Rival& rival : rivals.llama_cpp) rival.run();
     }
-    std::vector<TableRow> table;
-    for (std::size_t k = 0; k < benchmarks.size(); ++k) {
-        const double seconds = results.seconds(benchmarks[k].name);
-        table.push_back(result_row(benchmarks[k], results));
-        for (const Rival& rival : {pytorch, llama_cpp[k]})
-            table.back().push_back(rival.speedup("encoder 512", seconds));
-    }
-    show_table({"benchmark", "ms", "speed", "% of roofline", "PyTorch", "llama.cpp"}, table);
-    say("PyTorch, llama.cpp: their time, divided by ours");
-    show_roofline_of(results);
+    show_encoder_table(benchmarks, results, rivals);
 }
 
 }  // namespace llm::bench
