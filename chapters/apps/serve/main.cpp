@@ -4,6 +4,7 @@
 #include "chapters/apps/chat/model_options.hpp"
 #include "chapters/apps/serve/http/header_values.hpp"
 #include "chapters/apps/serve/http/server_run.hpp"
+#include "chapters/models/encoders/text_encoder.hpp"
 #include "chapters/models/load.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/files/unicode.hpp"
@@ -149,7 +150,8 @@ constexpr const char* page_of_encoder =
 
 void serve_vectors(const Arguments& arguments, const ChatModelFiles& files) {
     const TextEncoder encoder = load_text_encoder(files.model_path, files.tokenizer_path);
-    const EncoderFamilyConfig& config = config_of(encoder.encoder);
+    const FastEncoder fast = make_fast_encoder(encoder.encoder);
+    const EncoderFamilyConfig& config = fast.config;
     const EmbeddingModel model{name_of(files),
                                encoder.tokenizer,
                                config.vocab_size,
@@ -157,7 +159,7 @@ void serve_vectors(const Arguments& arguments, const ChatModelFiles& files) {
                                std::min(encoder.max_tokens, arguments.context_length),
                                arguments.matryoshka};
     Metrics metrics;
-    EmbeddingLoop loop(encoder, arguments.engine.scheduler.max_step_tokens,
+    EmbeddingLoop loop(fast, encoder.pooling, arguments.engine.scheduler.max_step_tokens,
                        arguments.max_waiting, metrics);
     run_server(arguments.server, TextEmbedding{model, loop}, metrics, page_of_encoder);
 }

@@ -1,6 +1,7 @@
 #include "chapters/models/encoders/sentence_transformers.hpp"
 
 #include "chapters/models/encoders/encoder_gguf.hpp"
+#include "common/files/gguf.hpp"
 #include "common/files/unicode.hpp"
 #include "common/files/unicode_properties.hpp"
 
@@ -76,12 +77,23 @@ void read_transformer(const std::string& folder, SentenceTransformer& model) {
     if (json.has("max_seq_length")) model.max_seq_length = json.size("max_seq_length");
 }
 
+// llama.cpp's types: 0 is none, as of a model without the key.
+Pooling read_gguf_pooling(const std::string& file) {
+    const Gguf gguf(file);
+    const std::string key = gguf.text("general.architecture") + ".pooling_type";
+    const auto type = gguf.any_number(key);
+    if (type && (*type < 0 || *type > 2))
+        gguf.reject(key + " " + std::to_string(std::int64_t(*type)) +
+                    " is not supported; supported: 0 (none), 1 (mean), 2 (CLS)");
+    return pooling_of(file).value_or(Pooling::mean);
+}
+
 }  // namespace
 
 SentenceTransformer read_sentence_transformer(const std::string& path) {
     SentenceTransformer model;
     if (is_gguf(path)) {
-        model.pooling = pooling_of(path).value_or(model.pooling);
+        model.pooling = read_gguf_pooling(path);
         return model;
     }
     read_modules(path, model);

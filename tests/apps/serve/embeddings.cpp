@@ -4,6 +4,7 @@
 
 #include "chapters/apps/serve/api/embeddings.hpp"
 #include "chapters/apps/serve/loop/embedding_loop.hpp"
+#include "chapters/models/encoders/encoder_checkpoint.hpp"
 #include "tests/support/published_encoders.hpp"
 #include "tests/support/serve_helpers.hpp"
 
@@ -14,18 +15,24 @@ namespace {
 
 // An encoder of the fixtures, without a tokenizer of its own: texts are bytes, of which the
 // vocabulary has the first.
-models::TextEncoder text_encoder(const std::string& name) {
-    Tokenizer tokenizer = byte_tokenizer();
-    tokenizer.prefix_tokens = {1};
-    tokenizer.suffix_tokens = {2};
-    return {models::load_encoder(fixture_path("models/" + name)), tokenizer, Pooling::mean, 16};
+models::FastEncoder fast_encoder(const std::string& name) {
+    return models::make_fast_encoder(models::load_encoder(fixture_path("models/" + name)));
 }
-const models::TextEncoder& bert() {
-    static const models::TextEncoder encoder = text_encoder("bert");
+const models::FastEncoder& bert() {
+    static const models::FastEncoder encoder = fast_encoder("bert");
     return encoder;
 }
+const Tokenizer& tokenizer_of_bert() {
+    static const Tokenizer tokenizer = [] {
+        Tokenizer bytes = byte_tokenizer();
+        bytes.prefix_tokens = {1};
+        bytes.suffix_tokens = {2};
+        return bytes;
+    }();
+    return tokenizer;
+}
 
-EmbeddingModel embedding_model() { return {"bert", bert().tokenizer, 31, 24, 16}; }
+EmbeddingModel embedding_model() { return {"bert", tokenizer_of_bert(), 31, 24, 16}; }
 
 std::string body(const std::string& input, const std::string& more = "") {
     return R"({"model": "bert", "input": )" + input + (more.empty() ? "" : ", " + more) + "}";
@@ -178,10 +185,10 @@ TEST_CASE("batches have texts of similar length, each text once, and not too man
 
 TEST_CASE("the vectors of /v1/embeddings equal PyTorch's, whatever the batches") {
     for (const std::string name : {"bert", "modernbert"}) {
-        const models::TextEncoder encoder = text_encoder(name);
+        const models::FastEncoder encoder = fast_encoder(name);
         for (const std::size_t max_tokens : {1, 11, 512}) {
             Metrics metrics;
-            EmbeddingLoop loop(encoder, max_tokens, 1, metrics);
+            EmbeddingLoop loop(encoder, Pooling::mean, max_tokens, 1, metrics);
             const auto vectors = loop.embed(fixture_texts(), always);
             REQUIRE(vectors.has_value());
             CHECK_CLOSE(*vectors, expected_vectors(name), 2e-5);
@@ -192,18 +199,19 @@ TEST_CASE("the vectors of /v1/embeddings equal PyTorch's, whatever the batches")
 }
 
 TEST_CASE("the first token's vector instead of the mean, if the model says so") {
-    models::TextEncoder encoder = text_encoder("bert");
-    encoder.pooling = Pooling::cls;
-    const Matrix vectors = models::embed_texts(encoder.encoder, encoder.pooling, {{7, 8, 9}});
+    Metrics metrics;
+    EmbeddingLoop loop(bert(), Pooling::cls, 4, 1, metrics);
+    const auto vectors = loop.embed({{7, 8, 9}}, always);
     const Tensor3 states =
-        models::encode(encoder.encoder, pad({{7, 8, 9}}, 5)).last_hidden_state;
+        models::encode(models::load_encoder(fixture_path("models/bert")), pad({{7, 8, 9}}, 5))
+            .last_hidden_state;
     const Matrix first = xt::view(states, xt::all(), 0);
-    CHECK_CLOSE(vectors, l2_normalize(first), 1e-6);
+    CHECK_CLOSE(vectors.value(), l2_normalize(first), 1e-6);
 }
 
 TEST_CASE("a client that goes away, and a server that stops, end a request of embeddings") {
     Metrics metrics;
-    EmbeddingLoop loop(bert(), 4, 1, metrics);
+    EmbeddingLoop loop(bert(), Pooling::mean, 4, 1, metrics);
     int asked = 0;
     const auto once = [&] { return ++asked < 2; };
     CHECK_FALSE(loop.embed(fixture_texts(), once).has_value());  // before its second batch
@@ -214,7 +222,7 @@ TEST_CASE("a client that goes away, and a server that stops, end a request of em
     };
     CHECK(loop.embed(fixture_texts(), stop).has_value());  // it was accepted before
     CHECK_THROWS_WITH(loop.embed(fixture_texts(), always), "the server is shutting down");
-    EmbeddingLoop other(bert(), 4, 1, metrics);
+    EmbeddingLoop other(bert(), Pooling::mean, 4, 1, metrics);
     std::atomic<bool> is_canceled = false;
     const auto cancel = [&] {
         is_canceled = true;
@@ -232,7 +240,7 @@ TEST_CASE("a client that goes away, and a server that stops, end a request of em
 
 TEST_CASE("requests of embeddings take turns, and too many are rejected") {
     Metrics metrics;
-    EmbeddingLoop loop(bert(), 4, 1, metrics);
+    EmbeddingLoop loop(bert(), Pooling::mean, 4, 1, metrics);
     const auto prompt_tokens = [&] {
         const std::string text = metrics.text(), name = "\nllm_prompt_tokens_total ";
         return std::stoul(text.substr(text.find(name) + name.size()));

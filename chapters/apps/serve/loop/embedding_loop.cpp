@@ -50,8 +50,7 @@ class EmbeddingLoop::Turns {
 std::optional<Matrix> EmbeddingLoop::embed(const std::vector<std::vector<Id>>& texts,
                                            const std::function<bool()>& keep_on) {
     Turns turns(*this);
-    Matrix vectors = xt::zeros<Real>(
-        {texts.size(), models::config_of(encoder_.encoder).hidden_size});  // (N, C)
+    Matrix vectors = xt::zeros<Real>({texts.size(), encoder_.config.hidden_size});  // (N, C)
     for (const std::vector<std::size_t>& batch : batches_by_length(texts, max_batch_tokens_)) {
         if (!turns.wait(keep_on)) return std::nullopt;
         std::vector<std::vector<Id>> chosen;
@@ -60,7 +59,7 @@ std::optional<Matrix> EmbeddingLoop::embed(const std::vector<std::vector<Id>>& t
             metrics_.add_prompt(texts[n].size());
         }
         const Matrix computed =
-            models::embed_texts(encoder_.encoder, encoder_.pooling, chosen);  // (batch, C)
+            models::embed_texts(encoder_, pooling_, chosen);  // (batch, C)
         for (std::size_t i = 0; i < batch.size(); ++i)
             xt::view(vectors, batch[i]) = xt::view(computed, i);
         turns.end();

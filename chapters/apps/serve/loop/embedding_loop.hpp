@@ -10,7 +10,7 @@
 
 #include "chapters/apps/serve/loop/metrics.hpp"
 #include "chapters/apps/serve/loop/request_loop.hpp"
-#include "chapters/models/encoders/text_encoder.hpp"
+#include "chapters/models/encoders/fast_encoder.hpp"
 
 namespace llm::serve {
 
@@ -18,9 +18,10 @@ class EmbeddingLoop final : public RequestLoop {
  public:
     // A batch has at most max_batch_tokens tokens, or one text. A request is rejected while
     // max_waiting others wait. The encoder and the metrics must outlive the loop.
-    EmbeddingLoop(const models::TextEncoder& encoder, std::size_t max_batch_tokens,
-                  std::size_t max_waiting, Metrics& metrics)
+    EmbeddingLoop(const models::FastEncoder& encoder, Pooling pooling,
+                  std::size_t max_batch_tokens, std::size_t max_waiting, Metrics& metrics)
         : encoder_(encoder),
+          pooling_(pooling),
           max_batch_tokens_(max_batch_tokens),
           max_waiting_(max_waiting),
           metrics_(metrics) {}
@@ -38,7 +39,8 @@ class EmbeddingLoop final : public RequestLoop {
     class Turns;
     void publish_state();  // with the mutex locked
 
-    const models::TextEncoder& encoder_;
+    const models::FastEncoder& encoder_;
+    Pooling pooling_;
     std::size_t max_batch_tokens_, max_waiting_;
     Metrics& metrics_;
 
