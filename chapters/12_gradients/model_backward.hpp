@@ -54,13 +54,13 @@ ForwardPass<std::vector<ActivationsOf<Layer>>> layers_forward(
     return {run_layers(saving, embeddings, inputs).last_hidden_state, std::move(saved)};
 }
 
-// The backward pass of all layers, last to first: from the gradient with respect to their output
-// to that with respect to the embeddings, (B, T, C). Calls after_layer(n) when the gradient of
-// layer n is complete.
+// The backward pass of all layers, last to first: from the gradient with respect to their
+// output to that with respect to the embeddings, (B, T, C). Calls after_layer(n) when the
+// gradient of layer n is complete.
 template <class Layer, class Inputs>
 Tensor3 layers_backward(const std::vector<Layer>& layers,  // L
                         const Inputs& inputs, const std::vector<ActivationsOf<Layer>>& saved,
-                        Tensor3 hidden_gradient,           // (B, T, C)
+                        Tensor3 hidden_gradient,  // (B, T, C)
                         std::vector<Layer>& gradient,
                         const std::function<void(std::size_t n)>& after_layer = {}) {
     for (std::size_t n = layers.size(); n-- > 0;) {
