@@ -49,7 +49,8 @@ std::size_t check_unigram_cases(const Tokenizer& tokenizer, const std::string& f
 std::string unigram_error(const std::string& kind, const std::string& old_text,
                           const std::string& new_text) {
     const Scratch scratch;
-    const std::string file = scratch.copy_of("26_encoder_decoder/unigram/" + kind) + "/tokenizer.json";
+    const std::string file =
+        scratch.copy_of("26_encoder_decoder/unigram/" + kind) + "/tokenizer.json";
     edit(file, old_text, new_text);
     try {
         models::load_tokenizer(file).encode("ab 中");
@@ -134,7 +135,8 @@ TEST_CASE("tokenizer.json with Unigram: a trained tokenizer is written and read"
 
 TEST_CASE("tokenizer.json with Unigram: a file without a type of model is known by its list") {
     const Scratch scratch;
-    const std::string file = scratch.copy_of("26_encoder_decoder/unigram/t5") + "/tokenizer.json";
+    const std::string file =
+        scratch.copy_of("26_encoder_decoder/unigram/t5") + "/tokenizer.json";
     edit(file, "\"type\": \"Unigram\",", "");
     check_unigram_cases(models::load_tokenizer(file), unigram_folder("t5"));
 }

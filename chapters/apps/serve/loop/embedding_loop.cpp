@@ -58,8 +58,7 @@ std::optional<Matrix> EmbeddingLoop::embed(const std::vector<std::vector<Id>>& t
             chosen.push_back(texts[n]);
             metrics_.add_prompt(texts[n].size());
         }
-        const Matrix computed =
-            models::embed_texts(encoder_, pooling_, chosen);  // (batch, C)
+        const Matrix computed = models::embed_texts(encoder_, pooling_, chosen);  // (batch, C)
         for (std::size_t i = 0; i < batch.size(); ++i)
             xt::view(vectors, batch[i]) = xt::view(computed, i);
         turns.end();
