@@ -212,19 +212,6 @@ std::string compatibility_decomposed(const std::string& text) {
                       static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT));
 }
 
-std::vector<std::string> graphemes(const std::string& text) {
-    std::vector<std::string> clusters;
-    utf8proc_int32_t before = 0, state = 0;
-    for (const std::string& one : characters(text)) {
-        const auto code_point = static_cast<utf8proc_int32_t>(character_at(one, 0).code_point);
-        if (clusters.empty() || utf8proc_grapheme_break_stateful(before, code_point, &state))
-            clusters.emplace_back();
-        clusters.back() += one;
-        before = code_point;
-    }
-    return clusters;
-}
-
 std::string character(char32_t code_point) {
     std::array<utf8proc_uint8_t, 4> bytes{};
     const auto length =

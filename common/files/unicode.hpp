@@ -50,11 +50,6 @@ std::string decomposed(const std::string& text);
 // as composed().
 std::string compatibility_decomposed(const std::string& text);
 
-// The extended grapheme clusters of a text, what a reader takes for one character: a letter
-// with its accents, a line end of two characters. Throws as check_utf8(). Source: Unicode
-// Standard Annex 29.
-std::vector<std::string> graphemes(const std::string& text);
-
 // The UTF-8 bytes of a code point.
 std::string character(char32_t code_point);
 

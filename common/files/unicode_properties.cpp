@@ -34,4 +34,17 @@ std::string lower_case(const std::string& text) {
     return result;
 }
 
+std::vector<std::string> graphemes(const std::string& text) {
+    std::vector<std::string> clusters;
+    utf8proc_int32_t before = 0, state = 0;
+    for (const std::string& one : characters(text)) {
+        const auto code_point = static_cast<utf8proc_int32_t>(code_point_of(one));
+        if (clusters.empty() || utf8proc_grapheme_break_stateful(before, code_point, &state))
+            clusters.emplace_back();
+        clusters.back() += one;
+        before = code_point;
+    }
+    return clusters;
+}
+
 }  // namespace llm

@@ -1,7 +1,8 @@
-// Properties of Unicode's characters: categories, and upper and lower case.
+// Properties of Unicode's characters: categories, upper and lower case, and clusters.
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace llm {
 
@@ -18,5 +19,10 @@ std::string general_category(const std::string& character);
 // A text in lower case, each character by itself, as Rust's char::to_lowercase: the Greek sigma
 // at the end of a word is that of its middle. Throws TextError if the text is not UTF-8.
 std::string lower_case(const std::string& text);
+
+// The extended grapheme clusters of a text, what a reader takes for one character: a letter
+// with its accents, a line end of two characters. Throws TextError if the text is not UTF-8.
+// Source: Unicode Standard Annex 29.
+std::vector<std::string> graphemes(const std::string& text);
 
 }  // namespace llm

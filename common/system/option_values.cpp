@@ -82,11 +82,16 @@ std::vector<std::string> split_list(const std::string& text, char separator) {
     return list;
 }
 
-std::string with_pytorch_name(const std::string& text) {
+std::string parse_choice(const std::string& name, const std::string& text,
+                         const std::vector<std::string>& choices) {
     const std::map<std::string, std::string> names = {
         {"f32", "float32"}, {"f16", "float16"}, {"bf16", "bfloat16"}};
     const auto found = names.find(text);
-    return found == names.end() ? text : found->second;
+    const std::string chosen = found == names.end() ? text : found->second;
+    if (std::find(choices.begin(), choices.end(), chosen) == choices.end())
+        throw UsageError(
+            fmt::format("{} takes {}, not '{}'", name, alternatives(choices), text));
+    return chosen;
 }
 
 std::string alternatives(const std::vector<std::string>& choices) {

@@ -33,8 +33,9 @@ std::vector<std::vector<std::int64_t>> parse_id_lists(const std::string& name,
 
 std::vector<std::string> split_list(const std::string& text, char separator = ',');
 
-// llama.cpp's names of data types, such as f32, as PyTorch's. Other texts stay as they are.
-std::string with_pytorch_name(const std::string& text);
+// One of the choices; of data types, also llama.cpp's name, such as f32.
+std::string parse_choice(const std::string& name, const std::string& text,
+                         const std::vector<std::string>& choices);
 
 std::string alternatives(const std::vector<std::string>& choices);  // "a, b or c"
 

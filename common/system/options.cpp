@@ -176,10 +176,8 @@ void Options::number(const std::string& name, float& value, double low, double h
 }
 
 void Options::text(const std::string& name, std::string& value, const std::string& help) {
-    parser_
-        ->add(name, help,
-              [&value, name](const std::string& text) { value = parse_text(name, text); })
-        .type_name("TEXT");
+    const auto take = [&value, name](const auto& text) { value = parse_text(name, text); };
+    parser_->add(name, help, take).type_name("TEXT");
     parser_->describe(name, "text", help);
 }
 
@@ -193,13 +191,12 @@ void Options::list(const std::string& name, std::vector<std::string>& value,
 
 void Options::repeated(const std::string& name, std::vector<std::string>& values,
                        const std::string& help) {
-    const auto take = [&values, name](const std::vector<std::string>& texts) {
+    using Texts = std::vector<std::string>;
+    const auto take = [&values, name](const Texts& texts) {
         for (const std::string& text : texts) values.push_back(parse_text(name, text));
     };
-    parser_->app.add_option_function<std::vector<std::string>>(name, take, help)
-        ->type_name("TEXT")
-        ->expected(-1)
-        ->allow_extra_args(false);
+    CLI::Option* const option = parser_->app.add_option_function<Texts>(name, take, help);
+    option->type_name("TEXT")->expected(-1)->allow_extra_args(false);
     parser_->describe(name, "text", help);
 }
 
@@ -220,10 +217,8 @@ void Options::ids(const std::string& name, std::vector<std::int64_t>& value,
 
 void Options::id_lists(const std::string& name, std::vector<std::vector<std::int64_t>>& value,
                        const std::string& help) {
-    parser_
-        ->add(name, help,
-              [&value, name](const std::string& text) { value = parse_id_lists(name, text); })
-        .type_name("ID,ID,...[;ID,...]");
+    const auto take = [&value, name](const auto& text) { value = parse_id_lists(name, text); };
+    parser_->add(name, help, take).type_name("ID,ID,...[;ID,...]");
     parser_->describe(name, "id lists", help);
 }
 
@@ -243,16 +238,11 @@ void Options::folder(const std::string& name, std::string& value, const std::str
 
 void Options::choice(const std::string& name, std::string& value,
                      const std::vector<std::string>& choices, const std::string& help) {
-    const std::string listed = alternatives(choices);
     parser_
-        ->add(
-            name, fmt::format("{}: {}", help, listed),
-            [&value, name, choices, listed](const std::string& text) {
-                const std::string chosen = with_pytorch_name(text);
-                if (std::find(choices.begin(), choices.end(), chosen) == choices.end())
-                    throw UsageError(fmt::format("{} takes {}, not '{}'", name, listed, text));
-                value = chosen;
-            })
+        ->add(name, fmt::format("{}: {}", help, alternatives(choices)),
+              [&value, name, choices](const std::string& text) {
+                  value = parse_choice(name, text, choices);
+              })
         .type_name("NAME")
         ->default_str(value);
     parser_->describe(name, "choice", help, {{"choices", choices}});

@@ -5,6 +5,7 @@
 #include "common/files/regex.hpp"
 #include "common/files/safetensors.hpp"
 #include "common/files/unicode.hpp"
+#include "common/files/unicode_properties.hpp"
 #include "tests/support/files.hpp"
 
 using namespace llm;

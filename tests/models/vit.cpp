@@ -15,7 +15,7 @@ namespace {
 const std::vector<std::string> vit_fixtures = {"vit", "vit_classifier"};
 
 Tensor4 pictures_of(const std::string& name, const std::string& size = "native") {
-    return fixture<4>("25_encoders/" + name + "_" + size + "_pixel_values");
+    return fixture<4>("27_vision/" + name + "_" + size + "_pixel_values");
 }
 VitFamilyModel vit_fixture(const std::string& name) {
     return load_vit(fixture_path("models/" + name));
@@ -23,8 +23,8 @@ VitFamilyModel vit_fixture(const std::string& name) {
 
 void check_output(const std::optional<Matrix>& actual, const std::string& file) {
     CAPTURE(file);
-    REQUIRE(actual.has_value() == fs::exists(fixture_file("25_encoders/" + file)));
-    if (actual) CHECK_CLOSE(*actual, fixture<2>("25_encoders/" + file), 2e-5);
+    REQUIRE(actual.has_value() == fs::exists(fixture_file("27_vision/" + file)));
+    if (actual) CHECK_CLOSE(*actual, fixture<2>("27_vision/" + file), 2e-5);
 }
 
 bool differs(const std::optional<Matrix>& a, const std::optional<Matrix>& b) {
@@ -73,10 +73,10 @@ TEST_CASE("load_vit: the fixtures equal PyTorch, also for pictures of other size
         const VitFamilyModel model = vit_fixture(name);
         for (const std::string size : {"native", "large", "wide"}) {
             const std::string file = name + "_" + size;
-            if (!fs::exists(fixture_file("25_encoders/" + file + "_pixel_values"))) continue;
+            if (!fs::exists(fixture_file("27_vision/" + file + "_pixel_values"))) continue;
             const VitOutputs outputs = encode(model, pictures_of(name, size), true);
             CHECK_CLOSE(outputs.last_hidden_state,
-                        fixture<3>("25_encoders/" + file + "_last_hidden_state"), 2e-5);
+                        fixture<3>("27_vision/" + file + "_last_hidden_state"), 2e-5);
             check_output(outputs.pooler_output, file + "_pooler_output");
             check_output(outputs.logits, file + "_logits");
         }

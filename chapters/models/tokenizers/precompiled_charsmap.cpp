@@ -1,6 +1,7 @@
 #include "chapters/models/tokenizers/precompiled_charsmap.hpp"
 
 #include "common/files/unicode.hpp"
+#include "common/files/unicode_properties.hpp"
 #include "common/tensors/shape.hpp"
 
 namespace llm::models {

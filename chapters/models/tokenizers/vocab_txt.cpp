@@ -1,7 +1,6 @@
 #include "chapters/models/tokenizers/vocab_txt.hpp"
 
 #include <algorithm>
-#include <sstream>
 #include <vector>
 
 #include "common/files/unicode.hpp"
@@ -12,9 +11,8 @@ namespace {
 // The tokens by id. Of equal ones, the last encodes.
 void read_lines(const std::string& path, std::optional<std::size_t> vocab_size,
                 Tokenizer& tokenizer) {
-    std::istringstream lines(read_text(path));
     const std::size_t limit = vocab_size.value_or(1 << 24);
-    for (std::string token; std::getline(lines, token);) {
+    for (std::string token : lines_of(read_text(path))) {
         if (token.ends_with('\r')) token.pop_back();
         const std::size_t id = tokenizer.vocab_size();
         if (id >= limit)

@@ -24,7 +24,7 @@ std::string text_of(const chat::ChatModel& model, const std::vector<Id>& ids) {
 
 }  // namespace
 
-TEST_CASE("The prompt has the passages before the question; without them, only the question") {
+TEST_CASE("The prompt has the passages before the question, without them, only the question") {
     CHECK(prompt_of("Why?", "") == "Why?");
     CHECK(prompt_of("Why?", "Because.") ==
           "Answer the question with this text. If the text does not answer it, say so.\n\n"
