@@ -80,7 +80,7 @@ TEST_CASE("load_text_encoder rejects what would change the vectors, by name") {
         "/modules.json", R"([{"type": "sentence_transformers.models.Dense"}])",
         "modules.0.type Dense is not supported; supported: Transformer, Pooling and Normalize");
     rejects("/modules.json", R"([{"path": "1_Pooling"}])", "modules.0.type is missing");
-    rejects("/modules.json", "{}", "it is not an array of modules");
+    rejects("/modules.json", "{}", "modules must be a list");
     rejects("/1_Pooling/config.json", R"({"pooling_mode_max_tokens": true})",
             "supported: pooling_mode_mean_tokens or pooling_mode_cls_token alone");
     rejects("/1_Pooling/config.json",
