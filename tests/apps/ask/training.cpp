@@ -30,12 +30,12 @@ EmbeddingTraining short_training() {
 
 // The cosine of each text of a kind with each, (N, N).
 Matrix cosines(const EmbeddingModel& model, const TextPairs& pairs) {
-    std::vector<std::string> queries, passages;
+    std::vector<std::string> queries, texts;
     for (const TextPair& pair : pairs) {
         queries.push_back(pair.query);
-        passages.push_back(pair.passage);
+        texts.push_back(pair.passage);
     }
-    return matmul_transposed(model.embed(queries), model.embed(passages));
+    return matmul_transposed(model.embed(queries), model.embed(texts));
 }
 
 }  // namespace
