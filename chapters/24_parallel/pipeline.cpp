@@ -131,13 +131,6 @@ std::array<std::size_t, 3> shape_of_states(const TensorParallelModel& part,
             part.config.hidden_size};
 }
 
-// What a stage keeps of a micro-batch from its forward to its backward pass.
-template <class Layer>
-struct InFlight {
-    std::vector<ActivationsOf<Layer>> layers;
-    Tensor3 output_gradient;  // of the last stage
-};
-
 }  // namespace
 
 template <class AnyModel>
@@ -161,14 +154,14 @@ double run_schedule(const PipelineStage<AnyModel>& stage, const StageSchedule& s
                     const std::vector<MicroBatch>& micro_batches, AnyModel& gradient) {
     using Layer = typename decltype(stage.part.layers)::value_type;
     const AnyModel& part = stage.part;
-    std::map<std::size_t, InFlight<Layer>> in_flight;
+    std::map<std::size_t, MicroBatchActivations<Layer>> in_flight;
     double loss = 0;
 
     // The output for the next stage, or the gradient for the previous one.
     const auto run = [&](const StageAction& action, const Tensor3& input) -> Tensor3 {
         const auto& [input_ids, targets, inputs, share] = micro_batches.at(action.micro_batch);
         if (action.pass == Pass::backward) {
-            const InFlight<Layer> kept =
+            const MicroBatchActivations<Layer> kept =
                 std::move(in_flight.extract(action.micro_batch).mapped());
             const Tensor3 input_gradient = layers_backward(
                 part.layers, inputs, kept.layers,
@@ -179,7 +172,7 @@ double run_schedule(const PipelineStage<AnyModel>& stage, const StageSchedule& s
         }
         auto [output, saved] = layers_forward(
             part.layers, stage.is_first() ? embed_tokens(part, input_ids) : input, inputs);
-        InFlight<Layer>& kept = in_flight[action.micro_batch];
+        MicroBatchActivations<Layer>& kept = in_flight[action.micro_batch];
         kept.layers = std::move(saved);
         if (!stage.is_last()) return std::move(output);
         HeadLoss head = head_forward_backward(part, output, targets, share, gradient);

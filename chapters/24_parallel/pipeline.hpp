@@ -63,6 +63,13 @@ struct MicroBatch {
     Real share;
 };
 
+// What a stage keeps of a micro-batch from its forward to its backward pass.
+template <class Layer>
+struct MicroBatchActivations {
+    std::vector<ActivationsOf<Layer>> layers;
+    Tensor3 output_gradient;  // of the last stage
+};
+
 // One step: runs the schedule, with messages between neighbors. Returns the sum of share times
 // loss on the last stage, 0 on the others; gradients are accumulated over the micro-batches.
 // Each backward pass uses what its forward pass has saved.

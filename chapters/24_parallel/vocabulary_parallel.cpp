@@ -17,7 +17,7 @@ std::optional<std::size_t> own_row(Id token, Part vocabulary) {
 
 template <class Numbers>
 double log_sum_exp(const Numbers& numbers) {
-    const double maximum = double(*std::ranges::max_element(numbers));
+    const double maximum = double(*std::max_element(numbers.begin(), numbers.end()));
     double sum = 0;
     for (const auto x : numbers) sum += std::exp(double(x) - maximum);
     return maximum + std::log(sum);
