@@ -131,6 +131,8 @@ void cost_of_cross_attention(std::uint32_t seed) {
         largest = std::max(largest, Real(xt::amax(difference)()));
     }
     show("largest difference with and without caches < 0.0001", largest < Real(0.0001));
+    const Tensor3 logits = model.logits(together);  // (1, 5, V)
+    show("with these random weights, the first logit is", fixed(double(logits(0, 4, 0)), 4));
 }
 
 }  // namespace llm
