@@ -65,7 +65,7 @@ std::pair<double, double> ring_step(const SmallRun& run, std::size_t n, bool shi
 }  // namespace
 
 void zigzag_chunks() {
-    step("Context parallelism: 16 tokens on 4 ranks, and the pairs of query and key");
+    step("Context parallelism: 16 tokens on 4 ranks, and pairs of query and key");
     const ZigzagChunks chunks{16, 4};
     std::vector<TableRow> rows;
     for (std::size_t rank = 0; rank < 4; ++rank) {
