@@ -22,10 +22,10 @@ struct ChatModelFiles {
     std::string model_path = "";      // a folder, a GGUF file or a llama2.c file
     std::string tokenizer_path = "";  // empty: beside or in the model
     std::string adapter_path = "";    // a folder in PEFT's format; empty: none
-    std::string template_name =
-        "";  // "chatml", "none", ...; empty: that of the adapter or model
-    std::optional<DType> dtype =
-        std::nullopt;  // of the weights; none: a GGUF file's own types, else float32
+    // "chatml", "none", ...; empty: that of the adapter or model.
+    std::string template_name = "";
+    // Of the weights; none: a GGUF file's own types, otherwise float32.
+    std::optional<DType> dtype = std::nullopt;
 };
 
 // Merges the adapter into the weights before they are quantized; one for a GGUF file is
