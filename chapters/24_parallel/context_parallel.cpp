@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "chapters/01_masking/masking.hpp"
 #include "chapters/03_head_splitting/head_splitting.hpp"
 #include "common/tensors/elementwise.hpp"
 #include "common/tensors/head_view.hpp"
@@ -76,17 +77,23 @@ Tensor3 row_dots(const Tensor4& a, const Tensor4& b) {  // (B, H, T, D) -> (B, H
     return dots;
 }
 
-// The softmax weights of a block, given the log-sum-exp of all scores of each query.
-Matrix block_weights(ConstMatrixView queries, ConstMatrixView keys,
-                     std::span<const Real> log_sum_exp, bool is_causal) {
+// q kᵀ / √D of a block; -inf where a causal mask hides the key.
+Matrix block_scores(ConstMatrixView queries, ConstMatrixView keys, bool is_causal) {
     const Real scale = 1 / std::sqrt(static_cast<Real>(queries.num_columns));
-    Matrix weights(std::array{queries.num_rows, keys.num_rows});
-    matmul_transposed(queries, keys, view_of(weights));
+    Matrix scores(std::array{queries.num_rows, keys.num_rows});
+    matmul_transposed(queries, keys, view_of(scores));
     for (std::size_t t = 0; t < queries.num_rows; ++t)
         for (std::size_t s = 0; s < keys.num_rows; ++s)
-            weights(t, s) =
-                is_causal && s > t ? Real(0) : std::exp(weights(t, s) * scale - log_sum_exp[t]);
-    return weights;
+            scores(t, s) = is_causal && s > t ? -infinity : scores(t, s) * scale;
+    return scores;
+}
+
+// The softmax weights of a block, given the log-sum-exp of each query's scores.
+Matrix block_weights(Matrix scores, std::span<const Real> sums) {
+    for (std::size_t t = 0; t < scores.shape(0); ++t)
+        for (std::size_t s = 0; s < scores.shape(1); ++s)
+            scores(t, s) = std::exp(scores(t, s) - sums[t]);
+    return scores;
 }
 
 }  // namespace
@@ -110,37 +117,26 @@ IdMatrix slice_positions(const IdMatrix& ids, const std::vector<std::size_t>& po
 
 BlockAttention attend_to_block(ConstMatrixView queries, ConstMatrixView keys,
                                ConstMatrixView values, bool is_causal) {
-    const Real scale = 1 / std::sqrt(static_cast<Real>(queries.num_columns));
-    Matrix scores(std::array{queries.num_rows, keys.num_rows});
-    matmul_transposed(queries, keys, view_of(scores));
+    const Matrix scores = block_scores(queries, keys, is_causal);
     BlockAttention result{Matrix(std::array{queries.num_rows, values.num_columns}),
                           Vector(std::array{queries.num_rows})};
-    for (std::size_t t = 0; t < queries.num_rows; ++t) {
-        const std::size_t num_seen = is_causal ? t + 1 : keys.num_rows;
-        Real maximum = -infinity, sum = 0;
-        for (std::size_t s = 0; s < num_seen; ++s)
-            maximum = std::max(maximum, scores(t, s) * scale);
-        for (std::size_t s = 0; s < num_seen; ++s)
-            sum += scores(t, s) = std::exp(scores(t, s) * scale - maximum);
-        for (std::size_t s = 0; s < keys.num_rows; ++s)
-            scores(t, s) = s < num_seen ? scores(t, s) / sum : 0;
-        result.log_sum_exp(t) = maximum + std::log(sum);
-    }
-    matmul(view_of(scores), values, view_of(result.context));
+    for (std::size_t t = 0; t < queries.num_rows; ++t)
+        result.log_sum_exp(t) = static_cast<Real>(log_sum_exp(view_of(scores)[t]));
+    const Matrix weights =
+        block_weights(scores, {result.log_sum_exp.data(), result.log_sum_exp.size()});
+    matmul(view_of(weights), values, view_of(result.context));
     return result;
 }
 
-void merge(MatrixView context, std::span<Real> log_sum_exp, const BlockAttention& block) {
-    for (std::size_t t = 0; t < log_sum_exp.size(); ++t) {
+void merge(MatrixView context, std::span<Real> sums, const BlockAttention& block) {
+    for (std::size_t t = 0; t < sums.size(); ++t) {
         // The weights of a block are its own softmax times e^(its log-sum-exp - that of all).
-        const Real before = log_sum_exp[t], of_block = block.log_sum_exp(t);
-        const Real maximum = std::max(before, of_block);
-        const Real all =
-            maximum + std::log(std::exp(before - maximum) + std::exp(of_block - maximum));
+        const Real before = sums[t], of_block = block.log_sum_exp(t);
+        const Real all = static_cast<Real>(log_sum_exp(std::array{before, of_block}));
         const Real old_share = std::exp(before - all), new_share = std::exp(of_block - all);
         for (std::size_t d = 0; d < context.num_columns; ++d)
             context[t][d] = context[t][d] * old_share + block.context(t, d) * new_share;
-        log_sum_exp[t] = all;
+        sums[t] = all;
     }
 }
 
@@ -221,9 +217,9 @@ Tensor3 attention_backward(const RingAttention& attention, const RingAttention::
                 k_rows(head_view(std::as_const(block.values), p.b, p.kv_head));
 
             // The weights again, and chapter 12's gradients.
-            Matrix weights = block_weights(
-                q, k, {&saved.log_sum_exp(p.b, p.h, p.queries.begin), p.queries.size},
-                p.is_causal);
+            Matrix weights =
+                block_weights(block_scores(q, k, p.is_causal),
+                              {&saved.log_sum_exp(p.b, p.h, p.queries.begin), p.queries.size});
             transposed_matmul(view_of(weights), dc,
                               k_rows(head_view(block_gradient.values, p.b, p.kv_head)),
                               Update::accumulate);

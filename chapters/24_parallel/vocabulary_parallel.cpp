@@ -1,8 +1,8 @@
 #include "chapters/24_parallel/vocabulary_parallel.hpp"
 
-#include <algorithm>
 #include <cmath>
 
+#include "chapters/01_masking/masking.hpp"
 #include "common/tensors/elementwise.hpp"
 
 namespace llm {
@@ -15,23 +15,17 @@ std::optional<std::size_t> own_row(Id token, Part vocabulary) {
     return id - vocabulary.begin;
 }
 
-template <class Numbers>
-double log_sum_exp(const Numbers& numbers) {
-    const double maximum = double(*std::max_element(numbers.begin(), numbers.end()));
-    double sum = 0;
-    for (const auto x : numbers) sum += std::exp(double(x) - maximum);
-    return maximum + std::log(sum);
-}
-
 // The log-sum-exp of each row's logits over the whole vocabulary: that of the ranks' own.
 std::vector<double> log_sum_exp_over_ranks(Communicator& ranks, const Matrix& logits) {
     const std::size_t num_rows = logits.shape(0), n = ranks.size();
-    std::vector<double> of_ranks(num_rows * n), all(num_rows);
+    std::vector<Real> of_ranks(num_rows * n);
+    std::vector<double> all(num_rows);
     for (std::size_t row = 0; row < num_rows; ++row)
-        of_ranks[ranks.rank() * num_rows + row] = log_sum_exp(view_of(logits)[row]);
+        of_ranks[ranks.rank() * num_rows + row] =
+            static_cast<Real>(log_sum_exp(view_of(logits)[row]));
     ranks.all_gather(std::span(of_ranks));
     for (std::size_t row = 0; row < num_rows; ++row) {
-        std::vector<double> of_row(n);
+        std::vector<Real> of_row(n);
         for (std::size_t r = 0; r < n; ++r) of_row[r] = of_ranks[r * num_rows + row];
         all[row] = log_sum_exp(of_row);
     }
@@ -54,16 +48,16 @@ VocabularyParallelLoss vocabulary_parallel_cross_entropy(Communicator& ranks,
     const auto [batch_size, seq_len, width] = dims(logits);
     const std::size_t num_rows = batch_size * seq_len;
     Matrix gradient = reshape(logits, {num_rows, width});
-    const std::vector<double> log_sum_exp = log_sum_exp_over_ranks(ranks, gradient);
+    const std::vector<double> log_sums = log_sum_exp_over_ranks(ranks, gradient);
 
     // The logit of each target is on one rank; the softmax needs nothing of the others.
     double loss = 0;
     for (std::size_t row = 0; row < num_rows; ++row) {
         const std::optional<std::size_t> own = own_row(targets.data()[row], vocabulary);
-        if (own) loss += log_sum_exp[row] - double(gradient(row, *own));
+        if (own) loss += log_sums[row] - double(gradient(row, *own));
         for (std::size_t v = 0; v < width; ++v)
             gradient(row, v) =
-                static_cast<Real>(std::exp(double(gradient(row, v)) - log_sum_exp[row]));
+                static_cast<Real>(std::exp(double(gradient(row, v)) - log_sums[row]));
         if (own) gradient(row, *own) -= 1;
     }
     ranks.all_reduce(std::span(&loss, 1));

@@ -3,6 +3,7 @@
 
 #include "chapters/25_encoders/wordpiece.hpp"
 #include "chapters/models/encoders/encoder_gguf.hpp"
+#include "chapters/models/encoders/fast_encoder.hpp"
 #include "chapters/models/tokenizers/tokenizer_json.hpp"
 #include "tests/support/published_encoders.hpp"
 
@@ -113,7 +114,8 @@ TEST_CASE("load_text_encoder: a GGUF file has its pooling, and another file the 
 
 TEST_CASE("embed_texts: a text has one vector, alone and among others") {
     for (const std::string name : {"bert", "modernbert"}) {
-        const AnyEncoder encoder = load_encoder(fixture_path("models/" + name));
+        const FastEncoder encoder =
+            make_fast_encoder(load_encoder(fixture_path("models/" + name)));
         const std::vector<std::vector<Id>> texts = {{7, 8, 9, 10, 11, 12, 13}, {30}, {9, 8, 7}};
         for (const Pooling pooling : {Pooling::mean, Pooling::cls}) {
             const Matrix together = embed_texts(encoder, pooling, texts);

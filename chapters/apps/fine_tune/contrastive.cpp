@@ -3,6 +3,7 @@
 #include "chapters/25_encoders/retrieval.hpp"
 #include "chapters/apps/fine_tune/encoder_run.hpp"
 #include "chapters/models/encoders/encoder_checkpoint.hpp"
+#include "chapters/models/encoders/fast_encoder.hpp"
 #include "common/files/mapped_file.hpp"
 #include "common/tensors/matmul.hpp"
 
@@ -29,18 +30,10 @@ std::vector<QueryPassage> sample_pairs(const std::vector<QueryPassage>& pairs,
 }
 
 Matrix vectors_of(const models::TextEncoder& encoder, const std::vector<std::string>& texts) {
-    constexpr std::size_t batch_size = 32;
-    Matrix vectors = xt::zeros<Real>(
-        {texts.size(), models::config_of(encoder.encoder).hidden_size});  // (N, C)
-    for (std::size_t begin = 0; begin < texts.size(); begin += batch_size) {
-        const std::size_t end = std::min(begin + batch_size, texts.size());
-        std::vector<std::vector<Id>> ids;
-        for (std::size_t n = begin; n < end; ++n)
-            ids.push_back(encoder.tokenizer.encode(texts[n]));
-        xt::view(vectors, xt::range(begin, end)) =
-            models::embed_texts(encoder.encoder, encoder.pooling, ids);
-    }
-    return vectors;
+    std::vector<std::vector<Id>> ids;
+    for (const std::string& text : texts) ids.push_back(encoder.tokenizer.encode(text));
+    return models::embed_texts(models::make_fast_encoder(encoder.encoder), encoder.pooling,
+                               ids);  // (N, C)
 }
 
 // How often the first passage that is found is the right one, among the held-out passages.

@@ -78,6 +78,14 @@ std::string label_of(const std::map<std::string, std::string>& id2label, std::si
     return named == id2label.end() ? "LABEL_" + std::to_string(n) : named->second;
 }
 
+JsonObject labels_json(const std::map<std::string, std::string>& id2label,
+                       std::size_t num_labels) {
+    JsonObject names;
+    for (std::size_t n = 0; n < num_labels; ++n)
+        names.push_back({std::to_string(n), label_of(id2label, n)});
+    return names;
+}
+
 const std::vector<const EncoderFamily*>& encoder_families() {
     static const std::vector<const EncoderFamily*> all = {&bert_family(), &modernbert_family()};
     return all;
@@ -163,10 +171,8 @@ JsonMembers config_json(const EncoderFamilyConfig& config, DType dtype) {
             members.push_back({own, value});
     members.push_back({key_of(family, "hidden_act"), std::string(config.hidden_act.name)});
     members.push_back({"pad_token_id", config.pad_token_id});
-    JsonObject names;
-    for (std::size_t n = 0; n < config.num_labels; ++n)
-        names.push_back({std::to_string(n), config.label(n)});
-    if (!names.empty()) members.push_back({"id2label", names});
+    if (config.num_labels > 0)
+        members.push_back({"id2label", labels_json(config.id2label, config.num_labels)});
     for (const auto& [name, type] : problem_types)
         if (type == config.problem_type && type != ProblemType::single_label)
             members.push_back({"problem_type", name});

@@ -14,10 +14,13 @@ namespace llm::models {
 
 struct EncoderFamily;
 
-// The names of labels in id2label, by number, and that of label n: Hugging Face's, LABEL_n, if
-// the file has no name. Throws FileError.
+// The names of labels in id2label, by number; that of label n, which is Hugging Face's LABEL_n
+// if the file has none; and the value of id2label for all of them. read_labels throws
+// FileError.
 std::map<std::string, std::string> read_labels(const JsonFile& json);
 std::string label_of(const std::map<std::string, std::string>& id2label, std::size_t n);
+JsonObject labels_json(const std::map<std::string, std::string>& id2label,
+                       std::size_t num_labels);
 
 // What a model computes besides the vectors of its tokens.
 struct EncoderHeads {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "chapters/25_encoders/unpadded.hpp"
 #include "chapters/models/encoders/encoder_checkpoint.hpp"
 #include "chapters/models/encoders/encoder_gguf.hpp"
 #include "chapters/models/encoders/sentence_transformers.hpp"
@@ -36,15 +35,6 @@ TextEncoder load_text_encoder(const std::string& path, const std::string& tokeni
     const std::size_t longest = config.max_position_embeddings;
     const std::size_t max_tokens = std::min(longest, sentence.max_seq_length.value_or(longest));
     return {std::move(encoder), std::move(tokenizer), sentence.pooling, max_tokens};
-}
-
-Matrix embed_texts(const AnyEncoder& encoder, Pooling pooling,
-                   const std::vector<std::vector<Id>>& texts) {
-    const BatchEncoding padded = pad(texts, config_of(encoder).pad_token_id);
-    check_batch(config_of(encoder), padded);
-    const Tensor3 row = std::visit(
-        [&](const auto& model) -> Tensor3 { return model.encoder(unpad(padded)); }, encoder);
-    return l2_normalize(pool(pooling, pad_states(row, padded), padded.padding_mask));
 }
 
 }  // namespace llm::models

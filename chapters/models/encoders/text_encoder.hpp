@@ -19,9 +19,4 @@ struct TextEncoder {
 // it is the mean. Throws FileError. Source: sentence-transformers, SentenceTransformer.py.
 TextEncoder load_text_encoder(const std::string& path, const std::string& tokenizer_path = "");
 
-// One vector of length 1 for each text, in the order of the texts. They are computed together,
-// without padding. Throws ValueError as check_batch does, and if there are no texts.
-Matrix embed_texts(const AnyEncoder& encoder, Pooling pooling,
-                   const std::vector<std::vector<Id>>& texts);  // N texts -> (N, C)
-
 }  // namespace llm::models

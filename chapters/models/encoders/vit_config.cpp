@@ -106,10 +106,8 @@ JsonObject vit_config_json(const VitFamilyConfig& config, DType dtype) {
                           {"pooler_output_size", config.pooler_output_size},
                           {"pooler_act", std::string(config.pooler_act.name)},
                           {"torch_dtype", std::string(to_text(dtype))}};
-    JsonObject labels;
-    for (std::size_t n = 0; n < config.num_labels; ++n)
-        labels.push_back({std::to_string(n), label_of(config.id2label, n)});
-    if (!labels.empty()) members.push_back({"id2label", labels});
+    if (config.num_labels > 0)
+        members.push_back({"id2label", labels_json(config.id2label, config.num_labels)});
     return members;
 }
 
