@@ -4,6 +4,8 @@
 
 #include "chapters/models/encoders/encoder_checkpoint.hpp"
 #include "chapters/models/encoders/encoder_gguf.hpp"
+#include "chapters/models/encoders/t5.hpp"
+#include "chapters/models/encoders/vit.hpp"
 #include "chapters/models/families/families.hpp"
 #include "chapters/models/family_checkpoint.hpp"
 #include "chapters/models/family_gguf.hpp"
@@ -19,10 +21,16 @@ const Family* family_of(const JsonFile& json) {
     return is_family_config(json) ? &family_named_in(json) : nullptr;
 }
 
-void reject_encoder(const std::string& path, const EncoderFamily* encoder) {
-    if (encoder)
-        throw FileError(path + ": " + encoder->model_type +
-                        " is an encoder, which writes no text; ./learn model runs it");
+// Of a path or of a config.json. `is` says what kind of model this is.
+template <class PathOrJson>
+void reject_other_kinds(const std::string& name, const PathOrJson& path) {
+    const EncoderFamily* encoder = find_encoder_family(path);
+    const std::string is = encoder
+                               ? encoder->model_type + " is an encoder, which writes no text"
+                           : is_t5(path)  ? "t5 has an encoder, and perhaps a decoder"
+                           : is_vit(path) ? "vit reads pictures"
+                                          : "";
+    if (!is.empty()) throw FileError(name + ": " + is + "; ./learn model runs it");
 }
 
 // The settings of a model for which family_of is not null.
@@ -33,10 +41,14 @@ FamilyConfig config_at(const std::string& path) {
 
 }  // namespace
 
-bool is_encoder(const std::string& path) { return find_encoder_family(path) != nullptr; }
+ModelKind kind_of(const std::string& path) {
+    if (is_t5(path)) return ModelKind::encoder_decoder;
+    if (is_vit(path)) return ModelKind::vision;
+    return find_encoder_family(path) ? ModelKind::encoder : ModelKind::decoder;
+}
 
 const Family* family_of(const std::string& path) {
-    reject_encoder(path, find_encoder_family(path));
+    reject_other_kinds(path, path);
     if (is_gguf(path)) return find_family(Gguf(path));
     const std::string config = path + "/config.json";
     return is_file(config) ? family_of(open_config(config)) : nullptr;
@@ -52,7 +64,7 @@ AnyEncoder load_any_encoder(const std::string& path) {
 }
 
 FamilyConfig read_any_config(const JsonFile& json) {
-    reject_encoder(json.path().string(), find_encoder_family(json));
+    reject_other_kinds(json.path().string(), json);
     if (const std::string method = quantization_method(json); !method.empty())
         json.remark("the weights are quantized (" + method +
                     "); the sizes are those of the unquantized model");

@@ -11,9 +11,11 @@
 namespace llm::models {
 
 // What a model is for: a decoder writes the next tokens of a text; an encoder (chapter 25)
-// reads a whole text and gives vectors. All other functions here are for decoders, and throw a
-// FileError for an encoder, which says how to run it.
-bool is_encoder(const std::string& path);  // throws FileError
+// reads a whole text and gives vectors; a T5 (26) reads one text and may write another; a ViT
+// (27) reads pictures. All other functions here are for decoders, and throw a FileError for
+// other kinds, which says how to run them.
+enum class ModelKind { decoder, encoder, encoder_decoder, vision };
+ModelKind kind_of(const std::string& path);  // throws FileError
 
 // The family in families/ that reads these files; null if models/llama reads them, as a model
 // of chapter 09: Llama, Qwen2, Qwen3, Mini-LLM, llama2.c, and Mistral if no window hides a

@@ -4,8 +4,6 @@
 #include "chapters/models/encoders/run_encoder.hpp"
 #include "chapters/models/encoders/run_t5.hpp"
 #include "chapters/models/encoders/run_vit.hpp"
-#include "chapters/models/encoders/t5.hpp"
-#include "chapters/models/encoders/vit.hpp"
 #include "chapters/models/family_checkpoint.hpp"
 #include "chapters/models/family_gguf.hpp"
 #include "chapters/models/gguf/gguf_export.hpp"
@@ -162,11 +160,12 @@ Tokenizer tokenizer_of(const ModelRun& run, std::size_t vocab_size) {
 }
 
 void run_model(const ModelRun& run, Generator& generator) {
-    if (is_t5(run.model_path)) return run_t5(run, generator);
+    const ModelKind kind = kind_of(run.model_path);
+    if (kind == ModelKind::encoder_decoder) return run_t5(run, generator);
     require(run.decoder_tokens.empty(), "--decoder-tokens: the model has not both stacks");
-    if (is_vit(run.model_path)) return run_vit(run);
+    if (kind == ModelKind::vision) return run_vit(run);
     require(run.pixels_file.empty(), "--pixels: only a vit model reads pictures");
-    if (is_encoder(run.model_path)) return run_encoder(run);
+    if (kind == ModelKind::encoder) return run_encoder(run);
     std::visit([&](const auto& model) { run_with(model, run, generator); },
                load_any_model(run.model_path));
 }

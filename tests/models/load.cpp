@@ -51,7 +51,7 @@ TEST_CASE("load_any_encoder: the encoders, which no function for models that wri
     export_gguf(load_any_encoder(folder), gguf);
     for (const std::string& path : {folder, gguf}) {
         CAPTURE(path);
-        CHECK(is_encoder(path));
+        CHECK(kind_of(path) == ModelKind::encoder);
         CHECK(config_of(load_any_encoder(path)).family == &modernbert_family());
         const std::string message =
             path + ": modernbert is an encoder, which writes no text; ./learn model runs it";
@@ -67,7 +67,7 @@ TEST_CASE("load_any_encoder: the encoders, which no function for models that wri
             .c_str(),
         FileError);
     for (const std::string decoder : {"models/gpt2", "09_full_model/qwen3", "gguf/qwen3.gguf"})
-        CHECK_FALSE(is_encoder(fixture_path(decoder)));
+        CHECK(kind_of(fixture_path(decoder)) == ModelKind::decoder);
     CHECK_THROWS_WITH_AS(load_any_encoder(fixture_path("models/gpt2")),
                          (fixture_path("models/gpt2") +
                           "/config.json: model_type gpt2 is not supported; supported: bert, "
@@ -167,5 +167,20 @@ TEST_CASE("as_llama_model: each thing that Llama's layers do not have is enough 
     for (std::size_t i = 0; i < changes.size(); ++i) {
         CAPTURE(i);
         CHECK_FALSE(changed(changes[i]));
+    }
+}
+
+TEST_CASE("a T5 and a ViT are no decoders, and the message says what they are") {
+    for (const auto& [name, kind, what] :
+         {std::tuple{"t5", ModelKind::encoder_decoder,
+                     "t5 has an encoder, and perhaps a decoder"},
+          std::tuple{"vit", ModelKind::vision, "vit reads pictures"}}) {
+        const std::string path = fixture_path(std::string("models/") + name);
+        const std::string message = std::string(what) + "; ./learn model runs it";
+        CHECK(kind_of(path) == kind);
+        CHECK_THROWS_WITH(load_any_model(path), (path + ": " + message).c_str());
+        CHECK_THROWS_WITH(has_fast_path(path), (path + ": " + message).c_str());
+        CHECK_THROWS_WITH(read_any_config(JsonFile(path + "/config.json")),
+                          (path + "/config.json: " + message).c_str());
     }
 }

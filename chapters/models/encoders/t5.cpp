@@ -87,16 +87,17 @@ void check_sizes(const T5FamilyConfig& config) {
 
 }  // namespace
 
-bool is_t5(const std::string& path) {
-    const std::string file = path + "/config.json";
-    if (is_gguf(path)) return Gguf(path).text("general.architecture") == "t5encoder";
-    if (!is_file(file)) return false;
-    const JsonFile json = open_config(file);
+bool is_t5(const JsonFile& json) {
     if (json.has("model_type"))
         return json.text("model_type") == "t5" || json.text("model_type") == "umt5";
     return std::any_of(t5_classes.begin(), t5_classes.end(), [&](const T5Class& each) {
         return read_head(json).class_name == each.name;
     });
+}
+bool is_t5(const std::string& path) {
+    if (is_gguf(path)) return Gguf(path).text("general.architecture") == "t5encoder";
+    const std::string file = path + "/config.json";
+    return is_file(file) && is_t5(open_config(file));
 }
 
 T5FamilyConfig read_t5_config(const JsonFile& json) try {

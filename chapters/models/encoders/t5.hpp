@@ -32,6 +32,7 @@ struct T5FamilyModel {
 };
 
 // Whether this is the folder, or the GGUF file, of a T5. Throws FileError.
+bool is_t5(const JsonFile& json);
 bool is_t5(const std::string& path);
 
 // Throws FileError, which names the field, as read_encoder_config does. Missing fields have the

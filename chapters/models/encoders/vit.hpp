@@ -30,6 +30,7 @@ struct VitFamilyModel {
 };
 
 // Whether there is a folder with a config.json of this family. Throws FileError.
+bool is_vit(const JsonFile& json);
 bool is_vit(const std::string& folder);
 
 // Throws FileError, which names the field, for a value that is not supported. Missing fields

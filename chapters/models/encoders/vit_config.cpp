@@ -57,13 +57,14 @@ void read_vit_class(const JsonFile& json, VitFamilyConfig& config) {
 
 }  // namespace
 
-bool is_vit(const std::string& folder) {
-    const std::string file = folder + "/config.json";
-    if (!is_file(file)) return false;
-    const JsonFile json = open_config(file);
+bool is_vit(const JsonFile& json) {
     return json.has("model_type")
                ? json.is_text("model_type") && json.text("model_type") == vit_type
                : read_head(json).class_name.starts_with("ViT");
+}
+bool is_vit(const std::string& folder) {
+    const std::string file = folder + "/config.json";
+    return is_file(file) && is_vit(open_config(file));
 }
 
 VitFamilyConfig read_vit_config(const JsonFile& json) try {
