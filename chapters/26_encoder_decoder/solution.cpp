@@ -10,7 +10,7 @@ IdVector predicted_buckets() { return {3, 19, 10, 31}; }
 
 // Exercise 26.2 — predict: 2 * 6 * 8 * 64 numbers for each token of the text, which stay, and
 // for each written one.
-IdVector predicted_cached() { return {675'840, 737'280}; }
+IdVector predicted_cached() { return {675840, 737280}; }
 
 // Exercise 26.3 — find the bug. The new tokens are not the first ones: query t has position
 // kv_len - query_len + t.
