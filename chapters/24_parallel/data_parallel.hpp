@@ -1,4 +1,4 @@
-// Chapter 24, file 3 of 10: data parallelism. Each rank has the whole model and computes the
+// Chapter 24, file 3 of 6: data parallelism. Each rank has the whole model and computes the
 // gradient of its share of the batch.
 #pragma once
 

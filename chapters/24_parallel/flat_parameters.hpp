@@ -1,4 +1,4 @@
-// Chapter 24, file 2 of 10: parameters that are communicated together.
+// Chapter 24, file 2 of 6: parameters that are communicated together.
 #pragma once
 
 #include "chapters/09_full_model/parameters.hpp"

@@ -2,7 +2,6 @@
 // takes a step of training on several ranks, and divides optimizer, gradient and model.
 #include "chapters/24_parallel/demo/memory.hpp"
 #include "chapters/24_parallel/demo/messages.hpp"
-#include "chapters/24_parallel/demo/model_axes.hpp"
 #include "chapters/24_parallel/demo/training.hpp"
 #include "common/system/options.hpp"
 
@@ -27,12 +26,5 @@ int main(int argc, char** argv) {
         wrong_tied_embedding(num_ranks, options.seed());
         memory_of_ranks();
         memory_of_published_models();
-        slices_of_a_rank(options.seed());
-        one_step_of_tensor_parallelism(options.seed());
-        wrong_tensor_parallelism(options.seed());
-        pipeline_schedules();
-        one_step_of_a_pipeline(options.seed());
-        zigzag_chunks();
-        one_step_of_ring_attention(options.seed());
     });
 }

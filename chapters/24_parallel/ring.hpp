@@ -1,4 +1,4 @@
-// Chapter 24, file 1 of 10 — How do many machines train one model? The ring: sums over ranks in
+// Chapter 24, file 1 of 6 — How do many machines train one model? The ring: sums over ranks in
 // which each rank sends to the next one alone.
 #pragma once
 

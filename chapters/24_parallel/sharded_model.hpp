@@ -1,4 +1,4 @@
-// Chapter 24, file 5 of 10: sharded gradients and parameters (ZeRO, stages 2 and 3).
+// Chapter 24, file 5 of 6: sharded gradients and parameters (ZeRO, stages 2 and 3).
 #pragma once
 
 #include "chapters/24_parallel/sharded_optimizer.hpp"

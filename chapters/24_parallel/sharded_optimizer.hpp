@@ -1,4 +1,4 @@
-// Chapter 24, file 4 of 10: a sharded optimizer (ZeRO, stage 1).
+// Chapter 24, file 4 of 6: a sharded optimizer (ZeRO, stage 1).
 #pragma once
 
 #include "chapters/24_parallel/data_parallel.hpp"

@@ -1,4 +1,4 @@
-// Chapter 24, file 6 of 10: what each rank keeps in memory.
+// Chapter 24, file 6 of 6: what each rank keeps in memory.
 #pragma once
 
 #include "chapters/24_parallel/sharded_model.hpp"

@@ -2,8 +2,8 @@
 // ranks against that of one process.
 #pragma once
 
-#include "chapters/24_parallel/context_parallel.hpp"
-#include "chapters/24_parallel/pipeline.hpp"
+#include "chapters/28_model_parallel/context_parallel.hpp"
+#include "chapters/28_model_parallel/pipeline.hpp"
 #include "tests/support/parallel_helpers.hpp"
 
 namespace llm::parallel_tests {

@@ -38,6 +38,7 @@ const assetsOf: Record<string, string[]> = {
   '25_encoders': [...names, 'name_encoder/fill.safetensors', 'name_encoder/search.safetensors'],
   '26_encoder_decoder': ['data/king_james_held_out.txt'],
   '27_vision': [],
+  '28_model_parallel': [],
   'walk': model,
 }
 

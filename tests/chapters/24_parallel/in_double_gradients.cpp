@@ -1,5 +1,5 @@
 // In double, the gradient of a step on several ranks is that of one process to the last digits.
-#include "tests/support/model_axes.hpp"
+#include "tests/support/parallel_helpers.hpp"
 
 using namespace llm;
 using namespace llm::parallel_tests;
@@ -7,12 +7,4 @@ using namespace llm::parallel_tests;
 TEST_CASE("in double, the gradient on 1 to 4 ranks equals that of one process, in each stage") {
     static_assert(sizeof(Real) == 8);
     check_gradients(1e-12);
-}
-
-TEST_CASE(
-    "in double, tensor, pipeline and context parallelism give the gradient of one process") {
-    check_tensor_parallel(1e-12);
-    check_pipeline(1e-12);
-    check_pipeline_of_tensor_ranks(1e-12);
-    check_context_parallel(1e-12);
 }

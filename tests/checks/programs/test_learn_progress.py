@@ -51,7 +51,7 @@ def test_the_map_has_the_chapters_that_were_run_and_what_comes_next(clone):
 
     next_is_1 = "\nnext: ./learn read 1, then ./learn 1\n"
     expect(["list"], f"   - {first} ", next_is_1, *CHAPTERS[:20], *questions[:20],
-           "     chapters 21 to 27: ./learn list | less shows all", absent=CHAPTERS[20:])
+           "     chapters 21 to 28: ./learn list | less shows all", absent=CHAPTERS[20:])
     expect([], "./learn walk: what happens", "ran --step\n\nnext: ./learn walk",
            "then ./learn read 1", absent=[second])
     expect([], f"   - {first} ", next_is_1, absent=["ran"])

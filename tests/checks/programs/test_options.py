@@ -27,7 +27,7 @@ REJECTED = {
     "21_serving": SERVING_REJECTED, "22_speculation": SPECULATION_REJECTED,
     "23_structured_output": STRUCTURED_REJECTED, "24_parallel": PARALLEL_REJECTED,
     "25_encoders": ENCODERS_REJECTED, "26_encoder_decoder": BASIC_REJECTED,
-    "27_vision": BASIC_REJECTED,
+    "27_vision": BASIC_REJECTED, "28_model_parallel": BASIC_REJECTED,
     "walk": WALK_REJECTED, "model": PUBLISHED_REJECTED,
     "train": TRAIN_REJECTED, "fine_tune": FINE_TUNE_REJECTED,
     "experiment": EXPERIMENTS_REJECTED, "ask": ASK_REJECTED}

@@ -48,6 +48,7 @@ const further = {
   '25_encoders': ['--steps 60 --seed 1', '--steps 20 --fill b_t', '--fill bat'],
   '26_encoder_decoder': ['--only 2', '--seed 1'],
   '27_vision': ['--only 1', '--seed 1'],
+  '28_model_parallel': ['--only 5', '--seed 1'],
   '18_experts': ['--seed 1', '--num-experts 4'],
   '15_fast': ['--no-timing --max-new-tokens 20', '--no-timing --prompt "And God said"', '--max-new-tokens 0'],
 }

@@ -1,4 +1,4 @@
-#include "chapters/24_parallel/tensor_parallel.hpp"
+#include "chapters/28_model_parallel/tensor_parallel.hpp"
 
 #include <map>
 

@@ -1,4 +1,4 @@
-#include "chapters/24_parallel/pipeline.hpp"
+#include "chapters/28_model_parallel/pipeline.hpp"
 
 #include "tests/support/check.hpp"
 #include "tests/support/model_axes.hpp"

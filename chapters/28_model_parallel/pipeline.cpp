@@ -1,4 +1,4 @@
-#include "chapters/24_parallel/pipeline.hpp"
+#include "chapters/28_model_parallel/pipeline.hpp"
 
 #include <algorithm>
 

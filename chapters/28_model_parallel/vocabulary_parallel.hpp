@@ -1,8 +1,8 @@
-// Chapter 24, file 8 of 10: a vocabulary of which each rank has a part: embedding, head and
+// Chapter 28, file 2 of 4: a vocabulary of which each rank has a part: embedding, head and
 // loss.
 #pragma once
 
-#include "chapters/24_parallel/tensor_parallel.hpp"
+#include "chapters/28_model_parallel/tensor_parallel.hpp"
 
 namespace llm {
 

@@ -1,10 +1,10 @@
-// Chapter 24, file 9 of 10: a pipeline. Each rank has some of the layers, and the micro-batches
+// Chapter 28, file 3 of 4: a pipeline. Each rank has some of the layers, and the micro-batches
 // of a step pass through the ranks one after another.
 #pragma once
 
 #include <map>
 
-#include "chapters/24_parallel/vocabulary_parallel.hpp"
+#include "chapters/28_model_parallel/vocabulary_parallel.hpp"
 
 namespace llm {
 

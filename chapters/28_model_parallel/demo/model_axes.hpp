@@ -1,10 +1,11 @@
-// Chapter 24: the model divided among ranks: layers, stages, tokens.
+// Chapter 28: the model divided among ranks: layers, stages, tokens.
 #pragma once
 
 #include <cstdint>
 
 namespace llm {
 
+void two_features_by_hand();
 void slices_of_a_rank(std::uint32_t seed);
 void one_step_of_tensor_parallelism(std::uint32_t seed);
 void wrong_tensor_parallelism(std::uint32_t seed);

@@ -1,4 +1,4 @@
-#include "chapters/24_parallel/context_parallel.hpp"
+#include "chapters/28_model_parallel/context_parallel.hpp"
 
 #include <set>
 

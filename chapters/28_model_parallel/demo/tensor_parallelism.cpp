@@ -1,6 +1,6 @@
-#include "chapters/24_parallel/demo/model_axes.hpp"
 #include "chapters/24_parallel/demo/small_run.hpp"
-#include "chapters/24_parallel/vocabulary_parallel.hpp"
+#include "chapters/28_model_parallel/demo/model_axes.hpp"
+#include "chapters/28_model_parallel/vocabulary_parallel.hpp"
 #include "common/output/show.hpp"
 #include "common/parallel/thread_ranks.hpp"
 
@@ -62,9 +62,37 @@ double softmax_over_a_part(const SmallRun& run, std::size_t n) {
     return loss;
 }
 
+Vector relu(const Vector& x) { return xt::maximum(x, Real(0)); }
+
 std::string norm_of(Model gradient) { return fixed(grad_norm(named_parameters(gradient)), 6); }
 
 }  // namespace
+
+void two_features_by_hand() {
+    step("An MLP of two features on two ranks, cut right and wrong");
+    const Matrix up = {{3, -1}, {-1, 1}}, down = {{1, 2}, {4, -1}};  // (F, C), (C, F)
+    const Vector x = {1, 2};                                         // (C)
+    const Vector output = xt::linalg::dot(down, relu(xt::linalg::dot(up, x)));
+    show("output", output);
+
+    // Rank r has feature r: row r of up, column r of down.
+    Matrix by_rows = xt::zeros<Real>({2, 2});  // (n, C)
+    // Rank r has column r of up, so the nonlinearity acts on a part of each sum.
+    Matrix by_columns = xt::zeros<Real>({2, 2});  // (n, F)
+    for (std::size_t r = 0; r < 2; ++r) {
+        const Vector row = xt::view(up, r, xt::all()), column = xt::view(up, xt::all(), r);
+        const Real feature = std::max(Real(0), row(0) * x(0) + row(1) * x(1));
+        const Vector partial_output = xt::view(down, xt::all(), r) * feature;
+        const Vector partial_features = relu(column * x(r));
+        for (std::size_t i = 0; i < 2; ++i) {
+            by_rows(r, i) = partial_output(i);
+            by_columns(r, i) = partial_features(i);
+        }
+    }
+    show("partial_outputs", by_rows);
+    show("features", Vector(relu(xt::linalg::dot(up, x))));
+    show("features_of_columns", by_columns);
+}
 
 void slices_of_a_rank(std::uint32_t seed) {
     step("Tensor parallelism: what rank 1 of 4 has of a layer");

@@ -1,8 +1,8 @@
 #include <cmath>
 
-#include "chapters/24_parallel/demo/model_axes.hpp"
 #include "chapters/24_parallel/demo/small_run.hpp"
-#include "chapters/24_parallel/pipeline.hpp"
+#include "chapters/28_model_parallel/demo/model_axes.hpp"
+#include "chapters/28_model_parallel/pipeline.hpp"
 #include "common/output/show.hpp"
 #include "common/parallel/thread_ranks.hpp"
 

@@ -1,6 +1,6 @@
-#include "chapters/24_parallel/context_parallel.hpp"
-#include "chapters/24_parallel/demo/model_axes.hpp"
 #include "chapters/24_parallel/demo/small_run.hpp"
+#include "chapters/28_model_parallel/context_parallel.hpp"
+#include "chapters/28_model_parallel/demo/model_axes.hpp"
 #include "common/output/show.hpp"
 #include "common/parallel/thread_ranks.hpp"
 

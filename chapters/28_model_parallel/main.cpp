@@ -1,0 +1,21 @@
+// Chapter 28 — What if a model does not fit on one machine? This program divides layers, the
+// list of layers and the tokens of a sequence among ranks, and takes a step of training with
+// each.
+#include "chapters/28_model_parallel/demo/model_axes.hpp"
+#include "common/system/options.hpp"
+
+using namespace llm;
+
+int main(int argc, char** argv) {
+    Options options("28_model_parallel", "What if a model does not fit on one machine?");
+    return options.run(argc, argv, [&] {
+        two_features_by_hand();
+        slices_of_a_rank(options.seed());
+        one_step_of_tensor_parallelism(options.seed());
+        wrong_tensor_parallelism(options.seed());
+        pipeline_schedules();
+        one_step_of_a_pipeline(options.seed());
+        zigzag_chunks();
+        one_step_of_ring_attention(options.seed());
+    });
+}
