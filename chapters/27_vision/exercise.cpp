@@ -26,7 +26,7 @@ Matrix position_weights(const PatchGrid& from, const PatchGrid& to) {
     for (std::size_t n = 0; n < num_to; ++n)
         for (std::size_t m = 0; m < num_from; ++m)
             weights(1 + n, 1 + m) =
-                rows(n / to.rows, m / from.rows) * columns(n % to.columns, m % from.columns);
+                rows(n % to.rows, m % from.rows) * columns(n / to.rows, m / from.rows);
     return weights;
 }
 

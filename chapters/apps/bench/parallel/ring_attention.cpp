@@ -24,6 +24,7 @@ double attention_seconds(Communicator& ranks, const Layer& layer, const Inputs& 
 TableRow long_attention_row(Communicator& ranks) {
     Config config = runs::text_task().config;
     config.max_position_embeddings = seq_len;
+    config = validate_model(config);
     Generator generator(77);
     const AttentionLayer layer = make_attention_layer(config, generator);
     const std::size_t own = ZigzagChunks{seq_len, ranks.size()}.positions(ranks.rank()).size();
