@@ -1,5 +1,7 @@
 #include "chapters/28_model_parallel/mesh_traffic.hpp"
 
+#include <algorithm>
+
 #include "chapters/28_model_parallel/context_parallel.hpp"
 
 namespace llm {
@@ -86,16 +88,25 @@ Sent group_gather(const PlannedRank& rank, std::uint64_t B) {
 // Collects what a rank sends.
 struct TrafficList {
     const MeshStep& step;
+    std::size_t rank;
     std::vector<Traffic> rows{};
 
-    // Messages of each micro-batch.
-    void add_messages(MeshAxis axis, const std::string& what, const Sent& sent) {
-        add({axis, what, Traffic::Kind::messages, Traffic::When::each_micro_batch,
-             sent.numbers * step.bytes_per_number, sent.messages});
+    // The rank that is so many places further in the ring of an axis.
+    std::size_t neighbor(MeshAxis axis, std::size_t distance = 1) const {
+        const std::vector<std::size_t> ring = ranks_of_axis(step.sizes, rank, axis);
+        const auto own = std::size_t(std::ranges::find(ring, rank) - ring.begin());
+        return ring[(own + distance) % ring.size()];
+    }
+    // Messages of each micro-batch, to the next rank of the ring.
+    void add_messages(MeshAxis axis, const std::string& what, const Sent& sent,
+                      std::size_t distance = 1) {
+        add({axis, neighbor(axis, distance), what, Traffic::Kind::messages,
+             Traffic::When::each_micro_batch, sent.numbers * step.bytes_per_number,
+             sent.messages});
     }
     // Collective functions that are called once a step.
     void add_collective(MeshAxis axis, const std::string& what, const Sent& sent) {
-        add({axis, what, Traffic::Kind::collective, Traffic::When::once,
+        add({axis, neighbor(axis), what, Traffic::Kind::collective, Traffic::When::once,
              sent.numbers * step.bytes_per_number, sent.messages});
     }
     void add(const Traffic& traffic) {
@@ -117,7 +128,8 @@ void add_pipeline_traffic(const PlannedRank& rank, TrafficList& list) {
     });
     if (!rank.is_last_stage()) list.add_messages(MeshAxis::pipeline, "hidden states", states);
     if (!rank.is_first_stage())
-        list.add_messages(MeshAxis::pipeline, "their gradients", states);
+        list.add_messages(MeshAxis::pipeline, "their gradients", states,
+                          rank.step.sizes.pipeline - 1);
     if (rank.part.tie_word_embeddings && rank.is_first_stage() != rank.is_last_stage())
         list.add_collective(MeshAxis::pipeline, "gradient of tied matrix",
                             RingRank{2, rank.is_first_stage() ? 0u : 1u}.all_reduce(
@@ -162,8 +174,8 @@ void add_tensor_traffic(const PlannedRank& rank, TrafficList& list) {
         const Sent log_sums = rank.in_micro_batches(
             [&](std::uint64_t B) { return rank.tensor().all_gather(n * B * T); });
         list.add(
-            {MeshAxis::tensor, "log-sum-exp, loss", Traffic::Kind::collective,
-             Traffic::When::each_micro_batch,
+            {MeshAxis::tensor, list.neighbor(MeshAxis::tensor), "log-sum-exp, loss",
+             Traffic::Kind::collective, Traffic::When::each_micro_batch,
              log_sums.numbers * rank.step.bytes_per_number + losses.numbers * sizeof(double),
              log_sums.messages + losses.messages});
     }
@@ -177,7 +189,7 @@ void add_tensor_traffic(const PlannedRank& rank, TrafficList& list) {
 
 std::vector<Traffic> traffic_of_rank(const MeshStep& step, std::size_t rank) {
     const PlannedRank planned{step, rank};
-    TrafficList list{step};
+    TrafficList list{step, rank};
     add_data_traffic(planned, list);
     add_pipeline_traffic(planned, list);
     add_context_traffic(planned, list);

@@ -11,6 +11,7 @@ namespace llm {
 // counts: of messages, or of collective functions of the library.
 struct Traffic {
     MeshAxis axis;
+    std::size_t receiver;  // of messages: the next rank of the ring, or a neighboring stage
     std::string what;
     enum class Kind { messages, collective };
     Kind kind;

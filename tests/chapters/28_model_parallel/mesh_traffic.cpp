@@ -159,4 +159,25 @@ TEST_CASE("planned bytes: a mesh of data ranks, stages and tensor ranks, by axis
     }
 }
 
+TEST_CASE("planned messages go to the next rank of a ring, and to neighboring stages") {
+    MeshStep step{uneven_config(true), {2, 3, 2, 2}, 4, 2, 13, true};
+    step.config.num_hidden_layers = 3;
+    const std::size_t rank = rank_at(step.sizes, {1, 1, 1, 1});  // of 2 x 3 x 2 x 2
+    for (const Traffic& traffic : traffic_of_rank(step, rank)) {
+        CAPTURE(traffic.what);
+        MeshCoordinates to{1, 1, 1, 1};
+        if (traffic.axis == MeshAxis::data) to.data = 0;
+        if (traffic.axis == MeshAxis::context) to.context = 0;
+        if (traffic.axis == MeshAxis::tensor) to.tensor = 0;
+        if (traffic.axis == MeshAxis::pipeline)
+            to.pipeline = traffic.what == "hidden states" ? 2 : 0;
+        CHECK(traffic.receiver == rank_at(step.sizes, to));
+    }
+    const std::vector<Traffic> of_last =
+        traffic_of_rank(step, rank_at(step.sizes, {0, 2, 0, 0}));
+    const auto tied = std::ranges::find(of_last, "gradient of tied matrix", &Traffic::what);
+    REQUIRE(tied != of_last.end());
+    CHECK(tied->receiver == 0);  // the first stage
+}
+
 }  // namespace
