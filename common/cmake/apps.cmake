@@ -99,10 +99,12 @@ if(benchmark_FOUND)
   target_precompile_headers(bench REUSE_FROM common)
 endif()
 
-# Times chapter 24 on the ranks of mpirun.
+# Times chapters 24 and 28 on the ranks of mpirun.
 if(MPI_CXX_FOUND)
-  add_executable(bench_parallel EXCLUDE_FROM_ALL chapters/apps/bench/parallel/main.cpp)
-  target_link_libraries(bench_parallel lesson_24_parallel training_run mpi_ranks)
+  add_executable(bench_parallel EXCLUDE_FROM_ALL chapters/apps/bench/parallel/main.cpp
+                 chapters/apps/bench/parallel/mesh.cpp
+                 chapters/28_model_parallel/demo/step_on_mesh.cpp)
+  target_link_libraries(bench_parallel lesson_28_model_parallel training_run mpi_ranks)
   target_precompile_headers(bench_parallel REUSE_FROM common)
 endif()
 

@@ -1,9 +1,9 @@
 #include "chapters/24_parallel/demo/published_configs.hpp"
 #include "chapters/24_parallel/demo/small_run.hpp"
-#include "chapters/28_model_parallel/context_parallel.hpp"
 #include "chapters/28_model_parallel/demo/clusters.hpp"
 #include "chapters/28_model_parallel/demo/mesh_plan.hpp"
-#include "chapters/28_model_parallel/pipeline.hpp"
+#include "chapters/28_model_parallel/demo/step_on_mesh.hpp"
+#include "chapters/28_model_parallel/mesh_traffic.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 #include "common/parallel/thread_ranks.hpp"
@@ -17,49 +17,6 @@ std::string group_text(const MeshSizes& sizes, std::size_t rank, MeshAxis axis) 
     for (const std::size_t other : ranks_of_axis(sizes, rank, axis))
         text += (text.empty() ? "" : " ") + to_text(other);
     return text;
-}
-
-// One step of 5 sequences on data ranks, stages and tensor ranks: what each axis has sent.
-void step_on_mesh(const SmallRun& run, const MeshStep& plan, const Mesh& mesh) {
-    const auto stage =
-        pipeline_stage(tensor_parallel_part(run.model, {mesh.tensor.get()}), *mesh.pipeline);
-    TensorParallelModel gradient = zeros_like(stage.part);
-    std::vector<MicroBatch> micro_batches;
-    for (const auto& [step_batch, share] : batches_of_rank(
-             sample_batches(run.args, 0, run.tokens), plan.sizes.data, mesh.at.data)) {
-        const auto& [input_ids, targets] = step_batch.batch;
-        micro_batches.push_back(
-            {input_ids, targets,
-             causal_attention_inputs(run.model.config, input_ids.shape(0), plan.seq_len),
-             share});
-    }
-    run_schedule(stage,
-                 one_forward_one_backward_schedule(micro_batches.size(), plan.sizes.pipeline,
-                                                   mesh.at.pipeline),
-                 micro_batches, gradient);
-    sum_tied_gradients(stage, gradient);
-    sum_partial_gradients(run.model.config, gradient);
-    for (const Parameter& parameter : named_parameters(gradient))
-        mesh.data->all_reduce(parameter.values);
-}
-
-// One step of ring attention, and the sums of gradients.
-void step_on_ring(const SmallRun& run, const MeshStep& plan, Communicator& ranks) {
-    const ContextParallelModel model = context_parallel(run.model, ranks);
-    ContextParallelModel gradient = zeros_like(model);
-    const Batch batch = sample_batches(run.args, 0, run.tokens)[0].batch;
-    const RingAttention::Inputs inputs = ring_inputs(run.model.config, ranks, 1, plan.seq_len);
-    const std::vector<std::size_t> own = inputs.chunks.positions(ranks.rank());
-    for (const std::uint64_t rows : micro_batch_sizes(plan, 0)) {
-        require(rows == 1, "micro-batches of one sequence");
-        const auto [logits, saved] =
-            model_forward(model, slice_positions(batch.input_ids, own), inputs);
-        model_backward(model, saved,
-                       cross_entropy_backward(logits, slice_positions(batch.targets, own)),
-                       gradient);
-    }
-    for (const Parameter& parameter : named_parameters(gradient))
-        ranks.all_reduce(parameter.values);
 }
 
 // Bytes of rank 0 by axis: by the plan, and counted.
@@ -77,10 +34,7 @@ std::vector<AxisBytes> bytes_of_rank_0(const SmallRun& run, const MeshStep& plan
     }
     run_ranks(plan.sizes.num_ranks(), [&](Communicator& all) {
         const Mesh mesh = make_mesh(all, plan.sizes);
-        if (plan.sizes.context > 1)
-            step_on_ring(run, plan, *mesh.context);
-        else
-            step_on_mesh(run, plan, mesh);
+        gradient_on_mesh(plan, mesh, run.model, sample_batches(run.args, 0, run.tokens))();
         if (all.rank() > 0) return;
         axes[std::size_t(MeshAxis::data)].counted = mesh.data->bytes_sent();
         axes[std::size_t(MeshAxis::pipeline)].counted = mesh.pipeline->bytes_sent();

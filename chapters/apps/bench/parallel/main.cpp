@@ -1,12 +1,12 @@
-// Times the messages and the steps of chapter 24 on the ranks that mpirun started:
+// Times the messages and the steps of chapters 24 and 28 on the ranks that mpirun started:
 // mpirun -n 2 build/bench_parallel. tests/time/time_parallel.py compares them with one process
 // and with PyTorch.
 #include <algorithm>
-#include <chrono>
 #include <functional>
 
 #include "chapters/24_parallel/data_parallel.hpp"
 #include "chapters/24_parallel/ring.hpp"
+#include "chapters/apps/bench/parallel/mesh.hpp"
 #include "chapters/apps/train/training_options.hpp"
 #include "chapters/apps/train/training_task.hpp"
 #include "common/output/show.hpp"
@@ -16,23 +16,6 @@
 using namespace llm;
 
 namespace {
-
-constexpr std::size_t num_repetitions = 15;
-
-// The median of the seconds between two barriers.
-double seconds_of(Communicator& ranks, const std::function<void()>& function) {
-    std::vector<double> seconds(num_repetitions);
-    function();
-    for (double& time : seconds) {
-        ranks.barrier();
-        const auto begin = std::chrono::steady_clock::now();
-        function();
-        ranks.barrier();
-        time = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    }
-    std::sort(seconds.begin(), seconds.end());
-    return seconds[num_repetitions / 2];
-}
 
 std::string milliseconds(double seconds) { return fixed(1000 * seconds, 2); }
 
@@ -110,6 +93,7 @@ int main() {
     TimedRun run;
     const double seconds = step_seconds(ranks, run);
     if (ranks.size() > 1) overlap = overlap_rows(ranks, run);
+    if (ranks.size() == 2) compare_step_times(ranks);
     if (ranks.rank() != 0) return 0;
     if (ranks.size() > 1) {
         say("All-reduce, milliseconds:");
