@@ -1,6 +1,7 @@
 // Chapter 28 — What if a model does not fit on one machine? This program divides layers, the
 // list of layers and the tokens of a sequence among ranks, and takes a step of training with
 // each.
+#include "chapters/28_model_parallel/demo/mesh_plan.hpp"
 #include "chapters/28_model_parallel/demo/model_axes.hpp"
 #include "common/system/options.hpp"
 
@@ -8,7 +9,10 @@ using namespace llm;
 
 int main(int argc, char** argv) {
     Options options("28_model_parallel", "What if a model does not fit on one machine?");
+    MeshArguments mesh;
+    add_mesh_options(options, mesh);
     return options.run(argc, argv, [&] {
+        if (options.given("--mesh")) return print_mesh_plan(mesh);
         two_features_by_hand();
         slices_of_a_rank(options.seed());
         one_step_of_tensor_parallelism(options.seed());
@@ -17,5 +21,8 @@ int main(int argc, char** argv) {
         one_step_of_a_pipeline(options.seed());
         zigzag_chunks();
         one_step_of_ring_attention(options.seed());
+        picture_of_a_mesh();
+        planned_and_counted_bytes(options.seed());
+        split_of_published_model();
     });
 }

@@ -102,7 +102,8 @@ endif()
 # Times chapters 24 and 28 on the ranks of mpirun.
 if(MPI_CXX_FOUND)
   file(GLOB bench_parallel CONFIGURE_DEPENDS chapters/apps/bench/parallel/*.cpp)
-  add_executable(bench_parallel EXCLUDE_FROM_ALL ${bench_parallel})
+  add_executable(bench_parallel EXCLUDE_FROM_ALL ${bench_parallel}
+                 chapters/28_model_parallel/demo/step_on_mesh.cpp)
   target_link_libraries(bench_parallel lesson_28_model_parallel training_run mpi_ranks)
   target_precompile_headers(bench_parallel REUSE_FROM common)
 endif()

@@ -90,8 +90,9 @@ target_precompile_headers(models REUSE_FROM common)
 set_target_properties(models PROPERTIES TOGETHER ON)
 target_link_libraries(17_long_context models)
 target_link_libraries(18_experts models)
-# Two programs show the same small step of training.
-target_sources(28_model_parallel PRIVATE chapters/24_parallel/demo/small_run.cpp)
+# Two programs show the same small step of training, and the same published models.
+target_sources(28_model_parallel PRIVATE chapters/24_parallel/demo/small_run.cpp
+               chapters/24_parallel/demo/published_configs.cpp)
 add_tests(models models)
 exercises(models models)
 

@@ -31,6 +31,19 @@ class PendingReduction {
     virtual void wait() {}
 };
 
+// The bytes that a rank has sent. A library chooses how it computes a collective function; what
+// is counted is what the rank sends if that is a ring, the same with each transport: of N
+// numbers, all but its own part in a reduce-scatter, all but the next rank's part in an
+// all-gather, both in an all-reduce. A broadcast goes from the root to the next rank, and on.
+struct BytesSent {
+    std::uint64_t messages = 0;  // point to point
+    std::uint64_t broadcast = 0, all_reduce = 0, reduce_scatter = 0, all_gather = 0;
+
+    std::uint64_t collectives() const {
+        return broadcast + all_reduce + reduce_scatter + all_gather;
+    }
+};
+
 // A group of ranks, as one of them sees it. Each rank calls the functions of its own object,
 // from one thread. A function that takes the number of a rank throws ValueError if there is no
 // such rank.
@@ -49,7 +62,7 @@ class Communicator {
     void send(std::span<const Number> message, std::size_t destination) {
         check_rank(destination);
         send_bytes(std::as_bytes(message), destination);
-        num_bytes_sent_ += message.size_bytes();
+        count(&BytesSent::messages, message.size_bytes());
     }
     template <class Number>
     void receive(std::span<Number> message, std::size_t source) {
@@ -64,10 +77,12 @@ class Communicator {
         check_rank(source);
         send_receive_bytes(std::as_bytes(sent), destination, std::as_writable_bytes(received),
                            source);
-        num_bytes_sent_ += sent.size_bytes();
+        count(&BytesSent::messages, sent.size_bytes());
     }
+    // What this rank has sent, in this group and in groups that were split from it.
+    const BytesSent& bytes_sent() const { return counter_->sent; }
     // The bytes of all messages that this rank has sent, without those of collective functions.
-    std::uint64_t num_bytes_sent() const { return num_bytes_sent_; }
+    std::uint64_t num_bytes_sent() const { return bytes_sent().messages; }
 
     // Collective functions, those of the library: all ranks of the group call them, in the same
     // order and with the same sizes.
@@ -75,23 +90,24 @@ class Communicator {
     template <class Number>
     void broadcast(std::span<Number> values, std::size_t root) {  // those of root, on all ranks
         check_rank(root);
+        if ((rank_ + 1) % size_ != root) count(&BytesSent::broadcast, values.size_bytes());
         broadcast_bytes(std::as_writable_bytes(values), root);
     }
     // The sums over all ranks, on each rank; NaN of one rank is NaN on all. Each rank gets the
     // same bits. The order of the additions depends on the number of ranks and, with MPI, on
     // the length and the place in the vector (findings/mpi_reductions_by_position.sh).
-    virtual void all_reduce(Numbers values) = 0;
+    void all_reduce(Numbers values);
     // Starts an all_reduce. The values must not be used before wait() has returned. Ranks that
     // share the memory of a process finish it at once.
-    virtual std::unique_ptr<PendingReduction> start_all_reduce(Numbers values);
+    std::unique_ptr<PendingReduction> start_all_reduce(Numbers values);
     // The sums over all ranks, of which each rank gets its part_of; its other numbers do
     // not change.
-    virtual void reduce_scatter(Numbers values) = 0;
+    void reduce_scatter(Numbers values);
     // Each rank has its part_of the numbers; afterwards each has all.
-    virtual void all_gather(Numbers values) = 0;
+    void all_gather(Numbers values);
 
     // A group of the ranks that pass the same color, in the order of their ranks.
-    virtual std::unique_ptr<Communicator> split(std::size_t color) = 0;
+    std::unique_ptr<Communicator> split(std::size_t color);
 
  protected:
     using Bytes = std::span<std::byte>;
@@ -106,9 +122,23 @@ class Communicator {
     virtual void send_receive_bytes(ConstBytes sent, std::size_t destination, Bytes received,
                                     std::size_t source) = 0;
     virtual void broadcast_bytes(Bytes values, std::size_t root) = 0;
+    virtual void all_reduce_numbers(Numbers values) = 0;
+    virtual std::unique_ptr<PendingReduction> start_all_reduce_numbers(Numbers values);
+    virtual void reduce_scatter_numbers(Numbers values) = 0;
+    virtual void all_gather_numbers(Numbers values) = 0;
+    virtual std::unique_ptr<Communicator> split_group(std::size_t color) = 0;
+
+    // What a group has sent is also counted in the group that it was split from.
+    struct Counter {
+        BytesSent sent;
+        std::shared_ptr<Counter> parent;
+    };
+    void count(std::uint64_t BytesSent::*kind, std::uint64_t num_bytes);
+    // The bytes of all numbers but those of one rank's part.
+    std::uint64_t bytes_without_part(const Numbers& values, std::size_t of_rank) const;
 
     std::size_t rank_, size_;
-    std::uint64_t num_bytes_sent_ = 0;
+    std::shared_ptr<Counter> counter_ = std::make_shared<Counter>();
 };
 
 }  // namespace llm

@@ -66,61 +66,6 @@ class MpiRank final : public Communicator {
 
     void barrier() override { MPI_Barrier(comm_); }
 
-    void all_reduce(Numbers values) override {
-        std::visit(
-            [&]<class Number>(std::span<Number> own) {
-                for_each_piece(own, [&](std::span<Number> piece) {
-                    MPI_Allreduce(MPI_IN_PLACE, piece.data(), static_cast<int>(piece.size()),
-                                  mpi_type<Number>(), MPI_SUM, comm_);
-                });
-            },
-            values);
-    }
-
-    std::unique_ptr<PendingReduction> start_all_reduce(Numbers values) override {
-        auto reduction = std::make_unique<MpiReduction>();
-        std::visit(
-            [&]<class Number>(std::span<Number> own) {
-                for_each_piece(own, [&](std::span<Number> piece) {
-                    MPI_Iallreduce(MPI_IN_PLACE, piece.data(), static_cast<int>(piece.size()),
-                                   mpi_type<Number>(), MPI_SUM, comm_,
-                                   &reduction->requests.emplace_back());
-                });
-            },
-            values);
-        return reduction;
-    }
-
-    void reduce_scatter(Numbers values) override {
-        std::visit(
-            [&]<class Number>(std::span<Number> own) {
-                const auto [counts, begins] = parts("reduce_scatter", own.size());
-                const Part part = part_of(own.size(), size(), rank());
-                std::vector<Number> sums(part.size);
-                MPI_Reduce_scatter(own.data(), sums.data(), counts.data(), mpi_type<Number>(),
-                                   MPI_SUM, comm_);
-                std::copy(sums.begin(), sums.end(), own.data() + part.begin);
-            },
-            values);
-    }
-
-    void all_gather(Numbers values) override {
-        std::visit(
-            [&]<class Number>(std::span<Number> own) {
-                const auto [counts, begins] = parts("all_gather", own.size());
-                MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, own.data(), counts.data(),
-                               begins.data(), mpi_type<Number>(), comm_);
-            },
-            values);
-    }
-
-    std::unique_ptr<Communicator> split(std::size_t color) override {
-        require(color <= std::numeric_limits<int>::max(), "split: the color {}", color);
-        MPI_Comm part = MPI_COMM_NULL;
-        MPI_Comm_split(comm_, static_cast<int>(color), static_cast<int>(rank()), &part);
-        return std::make_unique<MpiRank>(part, true);
-    }
-
  private:
     void send_bytes(ConstBytes message, std::size_t destination) override {
         const int length = length_of(message.size());
@@ -146,6 +91,61 @@ class MpiRank final : public Communicator {
             MPI_Bcast(piece.data(), static_cast<int>(piece.size()), MPI_BYTE,
                       static_cast<int>(root), comm_);
         });
+    }
+
+    void all_reduce_numbers(Numbers values) override {
+        std::visit(
+            [&]<class Number>(std::span<Number> own) {
+                for_each_piece(own, [&](std::span<Number> piece) {
+                    MPI_Allreduce(MPI_IN_PLACE, piece.data(), static_cast<int>(piece.size()),
+                                  mpi_type<Number>(), MPI_SUM, comm_);
+                });
+            },
+            values);
+    }
+
+    std::unique_ptr<PendingReduction> start_all_reduce_numbers(Numbers values) override {
+        auto reduction = std::make_unique<MpiReduction>();
+        std::visit(
+            [&]<class Number>(std::span<Number> own) {
+                for_each_piece(own, [&](std::span<Number> piece) {
+                    MPI_Iallreduce(MPI_IN_PLACE, piece.data(), static_cast<int>(piece.size()),
+                                   mpi_type<Number>(), MPI_SUM, comm_,
+                                   &reduction->requests.emplace_back());
+                });
+            },
+            values);
+        return reduction;
+    }
+
+    void reduce_scatter_numbers(Numbers values) override {
+        std::visit(
+            [&]<class Number>(std::span<Number> own) {
+                const auto [counts, begins] = parts("reduce_scatter", own.size());
+                const Part part = part_of(own.size(), size(), rank());
+                std::vector<Number> sums(part.size);
+                MPI_Reduce_scatter(own.data(), sums.data(), counts.data(), mpi_type<Number>(),
+                                   MPI_SUM, comm_);
+                std::copy(sums.begin(), sums.end(), own.data() + part.begin);
+            },
+            values);
+    }
+
+    void all_gather_numbers(Numbers values) override {
+        std::visit(
+            [&]<class Number>(std::span<Number> own) {
+                const auto [counts, begins] = parts("all_gather", own.size());
+                MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, own.data(), counts.data(),
+                               begins.data(), mpi_type<Number>(), comm_);
+            },
+            values);
+    }
+
+    std::unique_ptr<Communicator> split_group(std::size_t color) override {
+        require(color <= std::numeric_limits<int>::max(), "split: the color {}", color);
+        MPI_Comm part = MPI_COMM_NULL;
+        MPI_Comm_split(comm_, static_cast<int>(color), static_cast<int>(rank()), &part);
+        return std::make_unique<MpiRank>(part, true);
     }
 
     static int length_of(std::size_t num_bytes) {

@@ -7,16 +7,16 @@
 
 namespace llm {
 
-void SharedMemoryRank::all_reduce(Numbers values) {
+void SharedMemoryRank::all_reduce_numbers(Numbers values) {
     std::visit([&](auto own) { add_over_ranks(own, {0, own.size()}); }, values);
 }
 
-void SharedMemoryRank::reduce_scatter(Numbers values) {
+void SharedMemoryRank::reduce_scatter_numbers(Numbers values) {
     std::visit([&](auto own) { add_over_ranks(own, part_of(own.size(), size(), rank())); },
                values);
 }
 
-void SharedMemoryRank::all_gather(Numbers values) {
+void SharedMemoryRank::all_gather_numbers(Numbers values) {
     std::visit(
         [&]<class Number>(std::span<Number> own) {
             const std::vector<Passed> passed =
@@ -33,7 +33,7 @@ void SharedMemoryRank::all_gather(Numbers values) {
         values);
 }
 
-std::unique_ptr<Communicator> SharedMemoryRank::split(std::size_t color) {
+std::unique_ptr<Communicator> SharedMemoryRank::split_group(std::size_t color) {
     const std::vector<Passed> passed = exchange({std::as_bytes(std::span(&color, 1))});
     std::vector<std::size_t> members;
     for (std::size_t other = 0; other < size(); ++other)

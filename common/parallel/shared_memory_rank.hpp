@@ -16,12 +16,6 @@ struct Passed {
 // Sums are added in the order of the ranks, so that each rank computes the same bits. Throws
 // ValueError if the ranks pass different sizes or types.
 class SharedMemoryRank : public Communicator {
- public:
-    void all_reduce(Numbers values) override;
-    void reduce_scatter(Numbers values) override;
-    void all_gather(Numbers values) override;
-    std::unique_ptr<Communicator> split(std::size_t color) override;
-
  protected:
     using Communicator::Communicator;
 
@@ -35,6 +29,10 @@ class SharedMemoryRank : public Communicator {
 
  private:
     void broadcast_bytes(Bytes values, std::size_t root) override;
+    void all_reduce_numbers(Numbers values) override;
+    void reduce_scatter_numbers(Numbers values) override;
+    void all_gather_numbers(Numbers values) override;
+    std::unique_ptr<Communicator> split_group(std::size_t color) override;
     std::vector<Passed> exchange_equal_sizes(Passed own);
     template <class Number>
     void add_over_ranks(std::span<Number> own, Part part);

@@ -85,6 +85,60 @@ TEST_CASE("send_receive: all ranks of a ring send and receive at once") {
     });
 }
 
+// How many bytes of the kinds were sent after `before`.
+std::vector<std::uint64_t> sent_after(const BytesSent& before, const BytesSent& after) {
+    return {after.messages - before.messages, after.broadcast - before.broadcast,
+            after.all_reduce - before.all_reduce, after.reduce_scatter - before.reduce_scatter,
+            after.all_gather - before.all_gather};
+}
+
+TEST_CASE("bytes of collective functions: what a ring sends, by function and transport alike") {
+    for_ranks([](Communicator& world) {
+        const std::size_t n = world.size(), rank = world.rank(), next = (rank + 1) % n;
+        for (const std::size_t count : {std::size_t(1), std::size_t(11)}) {
+            std::vector<double> values(count);
+            const std::uint64_t own = 8 * part_of(count, n, rank).size;
+            const std::uint64_t of_next = 8 * part_of(count, n, next).size;
+            const std::uint64_t all = 8 * count;
+            using Sent = std::vector<std::uint64_t>;
+            BytesSent before = world.bytes_sent();
+            const auto check = [&](const Sent& expected) {
+                CHECK(sent_after(before, world.bytes_sent()) == expected);
+                before = world.bytes_sent();
+            };
+            world.reduce_scatter(values);
+            check({0, 0, 0, all - own, 0});
+            world.all_gather(values);
+            check({0, 0, 0, 0, all - of_next});
+            world.all_reduce(values);
+            check({0, 0, 2 * all - own - of_next, 0, 0});
+            world.start_all_reduce(values)->wait();
+            check({0, 0, 2 * all - own - of_next, 0, 0});
+            world.broadcast<double>(values, n - 1);
+            check({0, next == n - 1 ? 0 : all, 0, 0, 0});
+        }
+    });
+}
+
+TEST_CASE("bytes sent in a group are also counted in the group that it was split from") {
+    for_ranks([](Communicator& world) {
+        const BytesSent before = world.bytes_sent();
+        const auto half = world.split(world.rank() % 2);
+        const auto alone = half->split(half->rank());
+        std::vector<float> values(6);
+        half->all_gather(values);
+        alone->send_receive<float>(values, 0, std::span(values), 0);
+        const std::uint64_t gathered =
+            4 * (6 - part_of(6, half->size(), (half->rank() + 1) % half->size()).size);
+        CHECK(alone->bytes_sent().messages == 24);
+        CHECK(alone->bytes_sent().collectives() == 0);
+        CHECK(half->bytes_sent().messages == 24);
+        CHECK(half->bytes_sent().collectives() == gathered);
+        CHECK(sent_after(before, world.bytes_sent()) ==
+              std::vector<std::uint64_t>{24, 0, 0, 0, gathered});
+    });
+}
+
 TEST_CASE("broadcast: the values of the root are on all ranks") {
     for_ranks([](Communicator& world) {
         for (std::size_t root = 0; root < world.size(); ++root)

@@ -1,5 +1,6 @@
 #include "chapters/24_parallel/demo/memory.hpp"
 
+#include "chapters/24_parallel/demo/published_configs.hpp"
 #include "chapters/24_parallel/training_memory.hpp"
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
@@ -14,27 +15,6 @@ const std::vector<std::pair<std::string, ZeroStage>> stages = {
     {"2: and gradients", ZeroStage::gradients},
     {"3: and parameters", ZeroStage::parameters}};
 
-Config llama(std::size_t hidden_size, std::size_t intermediate_size, std::size_t num_layers,
-             std::size_t num_heads, bool tied) {
-    Config config = mini_llm_config();
-    config.hidden_size = hidden_size;
-    config.intermediate_size = intermediate_size;
-    config.num_hidden_layers = num_layers;
-    config.num_attention_heads = num_heads;
-    config.num_key_value_heads = 8;
-    config.head_dim = hidden_size / num_heads;
-    config.vocab_size = 128'256;
-    config.tie_word_embeddings = tied;
-    return validate_model(config);
-}
-const std::vector<std::pair<std::string, Config>>& published() {
-    static const std::vector<std::pair<std::string, Config>> models = {
-        {"Llama 3.2 1B", llama(2048, 8192, 16, 32, true)},
-        {"Llama 3.1 8B", llama(4096, 14336, 32, 32, false)},
-        {"Llama 3.1 70B", llama(8192, 28672, 80, 64, false)},
-        {"Llama 3.1 405B", llama(16384, 53248, 126, 128, false)}};
-    return models;
-}
 constexpr BytesPerParameter mixed_precision = {2, 2, 12};
 
 std::string gigabytes(std::uint64_t bytes) {
@@ -99,7 +79,7 @@ void memory_of_ranks() {
 void memory_of_published_models() {
     step("GB of each rank for published models, in mixed precision");
     std::vector<TableRow> rows;
-    for (const auto& [name, config] : published())
+    for (const auto& [option, name, config] : published_configs())
         for (const std::size_t num_ranks : {8, 64, 512}) {
             TableRow row = {name, to_text(num_ranks)};
             for (const auto& stage : stages)
@@ -115,8 +95,8 @@ void memory_of_published_models() {
         for (std::size_t n = 1; n <= 256; n *= 2) {
             line.x.push_back(double(n));
             line.y.push_back(
-                double(
-                    training_memory(published()[1].second, stage, n, mixed_precision).peak()) /
+                double(training_memory(published_configs()[1].config, stage, n, mixed_precision)
+                           .peak()) /
                 1e9);
         }
         panel.lines.push_back(line);

@@ -169,3 +169,27 @@ ENCODERS_REJECTED = BASIC_REJECTED + [  # of chapter 25
     ("--fill " + 23 * "a" + "_", "a name has at most 22 letters, not 24"),
     ("--query jérôme", "not 'é'"),
 ]
+
+MESH_REJECTED = [case for case in BASIC_REJECTED if case[0] != "--seq-len 4"] + [  # of chapter 28
+    ("--seq-len 4", "--seq-len needs --mesh"),
+    ("--config mini_llm", "--config needs --mesh"),
+    ("--global-batch-size 4", "--global-batch-size needs --mesh"),
+    ("--micro-batch-size 4", "--micro-batch-size needs --mesh"),
+    ("--sequence-parallel", "--sequence-parallel needs --mesh"),
+    ("--mesh", "--mesh"),
+    ("--mesh rows=2", "--mesh: 'rows' is not an axis: data, pipeline, context or tensor"),
+    ("--mesh data", "--mesh: 'data' is not AXIS=SIZE, such as tensor=2"),
+    ("--mesh data=0", "--mesh: the size of data is an integer from 1 to 65536, not '0'"),
+    ("--mesh data=2x", "--mesh: the size of data is an integer from 1 to 65536, not '2x'"),
+    ("--mesh data=2,data=2", "--mesh: data is given twice"),
+    ("--mesh tensor=4",
+     "mesh: tensor=4, but so many ranks cannot share 6 query heads and 6 key/value heads"),
+    ("--mesh pipeline=17", "mesh: pipeline=17, but the model has 16 layers"),
+    ("--mesh data=513", "mesh: data=513, but a step has 512 sequences"),
+    ("--mesh context=2 --seq-len 3",
+     "mesh: context=2, which is 4 chunks, but a sequence has 3 tokens"),
+    ("--mesh data=2 --seq-len 2049",
+     "mesh: sequences of 2049 tokens, but the model has 1 to 2048"),
+    ("--mesh data=2 --config gpt", "--config takes mini_llm"),
+    ("--mesh data=2 --micro-batch-size 0", "--micro-batch-size takes an integer from 1"),
+]

@@ -11,7 +11,7 @@ from rejected_by_apps import (ASK_REJECTED, EXPERIMENTS_REJECTED, FINE_TUNE_REJE
                               PUBLISHED_REJECTED, TRAIN_REJECTED, WALK_REJECTED)
 from rejected_by_later_chapters import (ENCODERS_REJECTED, EXPERTS_REJECTED, FAST_REJECTED,
                                         FINE_TUNING_REJECTED, LATENT_REJECTED,
-                                        LONG_CONTEXT_REJECTED, PARALLEL_REJECTED,
+                                        LONG_CONTEXT_REJECTED, MESH_REJECTED, PARALLEL_REJECTED,
                                         QUANTIZATION_REJECTED, SERVING_REJECTED,
                                         SPECULATION_REJECTED, STRUCTURED_REJECTED,
                                         TRAINING_REJECTED)
@@ -27,7 +27,7 @@ REJECTED = {
     "21_serving": SERVING_REJECTED, "22_speculation": SPECULATION_REJECTED,
     "23_structured_output": STRUCTURED_REJECTED, "24_parallel": PARALLEL_REJECTED,
     "25_encoders": ENCODERS_REJECTED, "26_encoder_decoder": BASIC_REJECTED,
-    "27_vision": BASIC_REJECTED, "28_model_parallel": BASIC_REJECTED,
+    "27_vision": BASIC_REJECTED, "28_model_parallel": MESH_REJECTED,
     "walk": WALK_REJECTED, "model": PUBLISHED_REJECTED,
     "train": TRAIN_REJECTED, "fine_tune": FINE_TUNE_REJECTED,
     "experiment": EXPERIMENTS_REJECTED, "ask": ASK_REJECTED}

@@ -1,8 +1,9 @@
-// Times the messages and the steps of chapter 24, and ring attention of chapter 28, on the
-// ranks that mpirun started: mpirun -n 2 build/bench_parallel. tests/time/time_parallel.py
-// compares them with one process and with PyTorch.
+// Times the messages and the steps of chapters 24 and 28 on the ranks that mpirun started:
+// mpirun -n 2 build/bench_parallel. tests/time/time_parallel.py compares them with one process
+// and with PyTorch.
 #include "chapters/24_parallel/data_parallel.hpp"
 #include "chapters/24_parallel/ring.hpp"
+#include "chapters/apps/bench/parallel/mesh.hpp"
 #include "chapters/apps/bench/parallel/ring_attention.hpp"
 #include "chapters/apps/bench/parallel/seconds_of.hpp"
 #include "chapters/apps/train/training_options.hpp"
@@ -13,12 +14,6 @@
 using namespace llm;
 
 namespace {
-
-constexpr std::size_t num_repetitions = 15;
-
-double seconds_of(Communicator& ranks, const std::function<void()>& function) {
-    return llm::seconds_of(ranks, num_repetitions, function);
-}
 
 std::string milliseconds(double seconds) { return fixed(1000 * seconds, 2); }
 
@@ -97,6 +92,7 @@ int main() {
     const double seconds = step_seconds(ranks, run);
     if (ranks.size() > 1) overlap = overlap_rows(ranks, run);
     const TableRow attention = long_attention_row(ranks);
+    if (ranks.size() == 2) compare_step_times(ranks);
     if (ranks.rank() != 0) return 0;
     if (ranks.size() > 1) {
         say("All-reduce, milliseconds:");

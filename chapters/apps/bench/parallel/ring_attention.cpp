@@ -13,10 +13,11 @@ template <class Layer, class Inputs>
 double attention_seconds(Communicator& ranks, const Layer& layer, const Inputs& inputs,
                          const Tensor3& input) {
     Layer gradient = layer;
-    return seconds_of(ranks, 3, [&] {
+    const auto step = [&] {
         const auto [output, saved] = attention_forward(layer, input, inputs, nullptr);
         attention_backward(layer, inputs, saved, output, gradient);
-    });
+    };
+    return seconds_of(ranks, step, 3);
 }
 
 }  // namespace

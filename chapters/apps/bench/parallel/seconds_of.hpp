@@ -11,8 +11,8 @@
 namespace llm {
 
 // The median of the seconds between two barriers, after a call that does not count.
-inline double seconds_of(Communicator& ranks, std::size_t num_repetitions,
-                         const std::function<void()>& function) {
+inline double seconds_of(Communicator& ranks, const std::function<void()>& function,
+                         std::size_t num_repetitions = 15) {
     std::vector<double> seconds(num_repetitions);
     function();
     for (double& time : seconds) {

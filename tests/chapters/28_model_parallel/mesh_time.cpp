@@ -1,0 +1,78 @@
+#include "chapters/28_model_parallel/mesh_time.hpp"
+
+#include "tests/support/check.hpp"
+#include "tests/support/model_axes.hpp"
+
+using namespace llm;
+using namespace llm::parallel_tests;
+
+namespace {
+
+TEST_CASE("fit_network finds alpha and beta again, and their mean where measurements differ") {
+    const Network network = fit_network(
+        {{1000, 2e-6 + 1000 * 3e-9}, {50, 2e-6 + 50 * 3e-9}, {1e6, 2e-6 + 1e6 * 3e-9}});
+    CHECK(network.alpha == doctest::Approx(2e-6));
+    CHECK(network.beta == doctest::Approx(3e-9));
+    const Network noisy = fit_network({{0, 0.9e-6}, {0, 1.1e-6}, {1e6, 1.9e-3}, {1e6, 2.1e-3}});
+    CHECK(noisy.alpha == doctest::Approx(1e-6).epsilon(0.02));
+    CHECK(noisy.beta == doctest::Approx(2e-9).epsilon(0.02));
+    CHECK_THROWS_WITH_AS(fit_network({{8, 1}, {8, 2}}),
+                         "fit_network: 2 messages, of which two sizes must differ", ValueError);
+}
+
+// 6 sequences in micro-batches of 2, and 3 layers.
+MeshStep timed_step(const MeshSizes& sizes) {
+    MeshStep step{uneven_config(true), sizes, 6, 2, 8};
+    step.config.num_hidden_layers = 3;
+    return step;
+}
+double flops(const MeshStep& step, std::size_t rank) { return training_flops(step, rank); }
+
+TEST_CASE("step time without a network: compute, and the bubble of uneven stages") {
+    const Cluster free{1e6, 8, {0, 0}, {0, 0}};
+    CHECK(step_time(timed_step({}), free).total() ==
+          doctest::Approx(flops(timed_step({}), 0) / 1e6));
+    // Stages of 2 layers and of 1 layer with the head.
+    const MeshStep step = timed_step({1, 2, 1, 1});
+    const StepTime time = step_time(step, free);
+    const double first = flops(step, 0) / 1e6, last = flops(step, 1) / 1e6;
+    REQUIRE(first > last);
+    CHECK(time.compute == doctest::Approx(first));
+    CHECK(time.bubble == doctest::Approx(last / 3));
+    CHECK(time.total() == doctest::Approx(first + last / 3));
+}
+
+TEST_CASE("step time of equal stages: the bubble is (p - 1) / (m + p - 1)") {
+    MeshStep step = timed_step({1, 3, 1, 1});
+    step.config.vocab_size = 1;  // a head that costs next to nothing
+    const StepTime time = step_time(step, {1e6, 8, {0, 0}, {0, 0}});
+    CHECK(time.bubble / time.total() == doctest::Approx(2.0 / 5).epsilon(0.02));
+}
+
+TEST_CASE("step time: each axis pays for its messages, on its network") {
+    const MeshStep step = timed_step({2, 2, 1, 2});
+    const Network slow{0, 1e-3}, fast{0, 1e-6};
+    const auto bytes = [&](std::size_t rank, MeshAxis axis) {
+        double sum = 0;
+        for (const Traffic& traffic : traffic_of_rank(step, rank))
+            if (traffic.axis == axis) sum += double(traffic.num_bytes);
+        return sum;
+    };
+    // Two ranks a machine: tensor ranks share one, stages and data ranks do not.
+    const StepTime time = step_time(step, {1e30, 2, fast, slow});
+    CHECK(time.tensor < 1e-6 * (bytes(0, MeshAxis::tensor) + bytes(2, MeshAxis::tensor)));
+    CHECK(time.tensor > 0);
+    CHECK(time.data ==
+          doctest::Approx(1e-3 * std::max(bytes(0, MeshAxis::data), bytes(2, MeshAxis::data))));
+    CHECK(time.context == 0);
+    const StepTime one_machine = step_time(step, {1e30, 8, fast, slow});
+    CHECK(one_machine.data == doctest::Approx(time.data / 1000));
+
+    // 2 (d - 1) messages for each parameter: 2 of the stage with most of them.
+    const StepTime latency = step_time(step, {1e30, 1, {0, 0}, {1, 0}});
+    const std::size_t most =
+        std::max(parameters_of_part(step, 0).size(), parameters_of_part(step, 2).size());
+    CHECK(latency.data == doctest::Approx(2.0 * double(most)));
+}
+
+}  // namespace
