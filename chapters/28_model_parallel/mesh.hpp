@@ -31,6 +31,7 @@ struct Mesh {
     MeshSizes sizes;
     MeshCoordinates at;
     std::unique_ptr<Communicator> data, pipeline, context, tensor;
+    Communicator* all;
 };
 // All ranks call it. Throws ValueError unless the product of the sizes is the number of ranks.
 Mesh make_mesh(Communicator& ranks, const MeshSizes& sizes);
