@@ -57,7 +57,7 @@ bool has_tokens(const Dispatch& dispatch, std::size_t e) {
     return dispatch.first_row[e] < dispatch.first_row[e + 1];
 }
 
-Matrix rows_of(const Tensor3& states) {
+Matrix token_rows(const Tensor3& states) {
     return reshape(states, {states.shape(0) * states.shape(1), states.shape(2)});
 }
 
@@ -204,7 +204,7 @@ Tensor3 shared_backward(const MixtureOfExperts& moe, const MoeActivations& saved
     const auto [batch_size, seq_len, hidden_size] = dims(output_gradient);
     const Tensor3 input = reshape(saved.input, {batch_size, seq_len, hidden_size});
     const Tensor3 before = (*moe.shared_gate)(input);  // (B, T, 1)
-    const Matrix products = rows_of(output_gradient * saved.shared_output);
+    const Matrix products = token_rows(output_gradient * saved.shared_output);
     const Tensor3 gate_gradient = reshape(row_sum(products), {batch_size, seq_len, 1});
     return mlp_backward(*moe.shared, saved.shared, output_gradient * activate(Sigmoid, before),
                         *gradient.shared) +
@@ -218,7 +218,7 @@ Tensor3 shared_backward(const MixtureOfExperts& moe, const MoeActivations& saved
 ForwardPass<MoeActivations> moe_forward(const MixtureOfExperts& moe, const Tensor3& input,
                                         std::optional<double> capacity_factor) {
     MoeActivations saved;
-    saved.input = rows_of(input);
+    saved.input = token_rows(input);
     route_tokens(moe, capacity_factor, saved);
     const Matrix& routing_weights = saved.routed.weights;
 
@@ -245,7 +245,7 @@ Tensor3 moe_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
     const std::size_t num_tokens = saved.input.shape(0);
 
     // Each row receives the gradient of its token, times its routing weight.
-    const Matrix row_gradient = gather_tokens(rows_of(output_gradient), saved.dispatch);
+    const Matrix row_gradient = gather_tokens(token_rows(output_gradient), saved.dispatch);
     const Matrix expert_gradient =  // (M, C)
         on_input ? row_gradient
                  : apply_routing_weights(row_gradient, routing_weights, saved.dispatch);
