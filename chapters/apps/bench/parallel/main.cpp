@@ -1,6 +1,6 @@
-// Times the messages and the steps of chapters 24 and 28 on the ranks that mpirun started:
-// mpirun -n 2 build/bench_parallel. tests/time/time_parallel.py compares them with one process
-// and with PyTorch.
+// Times the messages and the steps of chapter 24, or 28, on the ranks that mpirun started:
+// mpirun -n 2 build/bench_parallel; with --meshes, those of chapter 28 alone.
+// tests/time/time_parallel.py compares them with one process and with PyTorch.
 #include <algorithm>
 #include <functional>
 
@@ -82,10 +82,14 @@ std::vector<TableRow> overlap_rows(Communicator& ranks, const TimedRun& run) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
     MpiRanks mpi;
     Communicator& ranks = mpi.world();
     set_num_threads(std::max<std::size_t>(1, num_threads() / ranks.size()));
+    if (argc > 1 && std::string(argv[1]) == "--meshes") {
+        compare_step_times(ranks);
+        return 0;
+    }
     std::vector<TableRow> all_reduce, overlap;
     if (ranks.size() > 1)
         for (const std::size_t megabytes : {4, 16, 64})
@@ -93,7 +97,6 @@ int main() {
     TimedRun run;
     const double seconds = step_seconds(ranks, run);
     if (ranks.size() > 1) overlap = overlap_rows(ranks, run);
-    if (ranks.size() == 2) compare_step_times(ranks);
     if (ranks.rank() != 0) return 0;
     if (ranks.size() > 1) {
         say("All-reduce, milliseconds:");
