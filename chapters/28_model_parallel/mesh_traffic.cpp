@@ -65,11 +65,13 @@ struct PlannedRank {
     }
 };
 
-// Each gradient is added over the ranks of a ring.
+// The gradients of all parameters, added over the ranks of a ring. Their messages are those of
+// chapter 24's flat_parameters, one vector for each layer and one for the rest.
 Sent all_gradients(const PlannedRank& rank, const RingRank& ring) {
     Sent sent;
     for (const PlannedParameter& parameter : parameters_of_part(rank.step, rank.number))
         sent += ring.all_reduce(parameter.size);
+    sent.messages = (rank.part.num_hidden_layers + 1) * ring.all_reduce(1).messages;
     return sent;
 }
 

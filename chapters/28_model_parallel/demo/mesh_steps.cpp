@@ -93,13 +93,13 @@ void planned_and_counted_bytes(std::uint32_t seed) {
 }
 
 void split_of_published_model() {
-    step("Estimated: Llama 3.1 70B on 512 GPUs, 64 for each copy of the model");
+    step("Estimated: Llama 3.1 70B on 1,024 GPUs, 64 for each copy of the model");
     const Config config = published_configs()[2].config;
     std::vector<TableRow> rows;
     Line all{"whole step", {}, {}}, bubble{"bubble", {}, {}}, tensor{"tensor", {}, {}};
     for (std::size_t t = 1; t <= 64; t *= 2) {
         const MeshStep plan = validate_mesh_step(
-            {config, {8, 64 / t, 1, t}, 512, 1, 4096, true, bytes_per_bfloat16});
+            {config, {16, 64 / t, 1, t}, 512, 1, 4096, true, bytes_per_bfloat16});
         const StepTime time = step_time(plan, infiniband_cluster);
         rows.push_back({to_text(t), to_text(64 / t), fixed(time.compute, 1),
                         fixed(time.bubble, 1), fixed(time.tensor, 1),
@@ -113,7 +113,7 @@ void split_of_published_model() {
     }
     show_table({"tensor", "stages", "compute", "bubble", "tensor sums", "others", "seconds"},
                rows);
-    LinePlot panel{"Llama 3.1 70B, 8 x 64 GPUs (estimated)",
+    LinePlot panel{"Llama 3.1 70B, 16 x 64 GPUs (estimated)",
                    "tensor ranks",
                    "seconds of a step",
                    {all, bubble, tensor}};

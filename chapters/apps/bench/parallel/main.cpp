@@ -1,6 +1,6 @@
-// Times the messages and the steps of chapters 24 and 28 on the ranks that mpirun started:
-// mpirun -n 2 build/bench_parallel. tests/time/time_parallel.py compares them with one process
-// and with PyTorch.
+// Times the messages and the steps of chapter 24 on the ranks that mpirun started:
+// mpirun -n 2 build/bench_parallel. With --meshes or --attention, those of chapter 28 instead.
+// tests/time/time_parallel.py compares them with one process and with PyTorch.
 #include "chapters/24_parallel/data_parallel.hpp"
 #include "chapters/24_parallel/ring.hpp"
 #include "chapters/apps/bench/parallel/mesh.hpp"
@@ -8,6 +8,7 @@
 #include "chapters/apps/bench/parallel/seconds_of.hpp"
 #include "chapters/apps/train/training_options.hpp"
 #include "chapters/apps/train/training_task.hpp"
+#include "common/output/show.hpp"
 #include "common/parallel/mpi_ranks.hpp"
 #include "common/system/parallel.hpp"
 
@@ -80,10 +81,13 @@ std::vector<TableRow> overlap_rows(Communicator& ranks, const TimedRun& run) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
     MpiRanks mpi;
     Communicator& ranks = mpi.world();
     set_num_threads(std::max<std::size_t>(1, num_threads() / ranks.size()));
+    const std::string argument = argc > 1 ? argv[1] : "";
+    if (argument == "--meshes") return compare_step_times(ranks), 0;
+    if (argument == "--attention") return time_long_attention(ranks), 0;
     std::vector<TableRow> all_reduce, overlap;
     if (ranks.size() > 1)
         for (const std::size_t megabytes : {4, 16, 64})
@@ -91,8 +95,6 @@ int main() {
     TimedRun run;
     const double seconds = step_seconds(ranks, run);
     if (ranks.size() > 1) overlap = overlap_rows(ranks, run);
-    const TableRow attention = long_attention_row(ranks);
-    if (ranks.size() == 2) compare_step_times(ranks);
     if (ranks.rank() != 0) return 0;
     if (ranks.size() > 1) {
         say("All-reduce, milliseconds:");
@@ -100,7 +102,5 @@ int main() {
         say("The gradient of a batch, milliseconds:");
         show_table({"", "ms"}, overlap);
     }
-    say("Attention with 4,096 tokens, forward and backward pass:");
-    show_table({"ranks", "ms", "MB of scores", "MB of keys and values"}, {attention});
     show("milliseconds of a step", 1000 * seconds);
 }

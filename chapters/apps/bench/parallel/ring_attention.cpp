@@ -3,6 +3,7 @@
 #include "chapters/28_model_parallel/context_parallel.hpp"
 #include "chapters/apps/bench/parallel/seconds_of.hpp"
 #include "chapters/apps/train/training_task.hpp"
+#include "common/output/show.hpp"
 
 namespace llm {
 namespace {
@@ -22,7 +23,7 @@ double attention_seconds(Communicator& ranks, const Layer& layer, const Inputs& 
 
 }  // namespace
 
-TableRow long_attention_row(Communicator& ranks) {
+void time_long_attention(Communicator& ranks) {
     Config config = runs::text_task().config;
     config.max_position_embeddings = seq_len;
     config = validate_model(config);
@@ -33,23 +34,27 @@ TableRow long_attention_row(Communicator& ranks) {
 
     // Keys and values: this rank's and, in the ring, those that pass. Scores: of all heads,
     // because the backward pass needs them; in the ring, of one head and a pair of chunks.
-    const std::uint64_t keys =
+    const std::uint64_t own_keys =
         2 * sizeof(Real) * own * config.num_key_value_heads * config.head_dim;
+    std::uint64_t keys = own_keys;
+    std::uint64_t scores =
+        sizeof(Real) * config.num_attention_heads * std::uint64_t{seq_len} * seq_len;
+    double seconds = 0;
     if (ranks.size() == 1) {
-        const std::uint64_t scores =
-            sizeof(Real) * config.num_attention_heads * std::uint64_t{seq_len} * seq_len;
-        const double seconds =
+        seconds =
             attention_seconds(ranks, layer, causal_attention_inputs(config, 1, seq_len), input);
-        return {"1", fixed(1000 * seconds, 0), fixed(double(scores) / 1e6, 1),
-                fixed(double(keys) / 1e6, 1)};
+    } else {
+        const std::uint64_t chunk = seq_len / (2 * ranks.size());
+        scores = sizeof(Real) * chunk * chunk;
+        keys = 2 * own_keys;
+        seconds = attention_seconds(ranks, RingAttention{layer, &ranks},
+                                    ring_inputs(config, ranks, 1, seq_len), input);
     }
-    const std::uint64_t chunk = seq_len / (2 * ranks.size());
-    const RingAttention ring{layer, &ranks};
-    const double seconds =
-        attention_seconds(ranks, ring, ring_inputs(config, ranks, 1, seq_len), input);
-    return {to_text(ranks.size()), fixed(1000 * seconds, 0),
-            fixed(double(sizeof(Real) * chunk * chunk) / 1e6, 1),
-            fixed(double(2 * keys) / 1e6, 1)};
+    if (ranks.rank() != 0) return;
+    say("Attention with 4,096 tokens, forward and backward pass:");
+    show_table({"ranks", "ms", "MB of scores", "MB of keys and values"},
+               {{to_text(ranks.size()), fixed(1000 * seconds, 0),
+                 fixed(double(scores) / 1e6, 1), fixed(double(keys) / 1e6, 1)}});
 }
 
 }  // namespace llm
