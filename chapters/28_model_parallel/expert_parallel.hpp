@@ -1,4 +1,4 @@
-// Chapter 28, file 5 of 6: expert parallelism. Each rank has some experts of each layer and
+// Chapter 28, file 5 of 10: expert parallelism. Each rank has some experts of each layer and
 // some sequences, and tokens travel to their experts and back.
 #pragma once
 

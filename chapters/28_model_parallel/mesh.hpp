@@ -1,4 +1,4 @@
-// Chapter 28, file 5 of 5: a mesh. The axes of this chapter and data parallelism, together.
+// Chapter 28, file 6 of 10: a mesh. The axes of this chapter and data parallelism, together.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Chapter 28, file 6 of 6: a step of training on a mesh, which has all axes at once.
+// Chapter 28, file 7 of 10: a step of training on a mesh, which has all axes at once.
 #pragma once
 
 #include "chapters/24_parallel/data_parallel.hpp"

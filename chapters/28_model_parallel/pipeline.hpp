@@ -1,4 +1,4 @@
-// Chapter 28, file 3 of 5: a pipeline. Each rank has some of the layers, and the micro-batches
+// Chapter 28, file 3 of 10: a pipeline. Each rank has some of the layers, and the micro-batches
 // of a step pass through the ranks one after another.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Chapter 28, file 1 of 5: tensor parallelism. Each rank has some heads, some features of each
+// Chapter 28, file 1 of 10: tensor parallelism. Each rank has some heads, some features of each
 // MLP and some tokens of the vocabulary, and all ranks compute the same sequences.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Chapter 28, file 2 of 5: a vocabulary of which each rank has a part: embedding, head and
+// Chapter 28, file 2 of 10: a vocabulary of which each rank has a part: embedding, head and
 // loss.
 #pragma once
 
