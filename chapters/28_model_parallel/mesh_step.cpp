@@ -21,8 +21,15 @@ void all_reduce_together(Communicator& ranks, const std::vector<Parameter>& para
 
 }  // namespace
 
-MeshPart mesh_part(const Model& whole, const Mesh& mesh) {
-    const TensorParallelModel of_tensor_rank = tensor_parallel_part(whole, {mesh.tensor.get()});
+MeshPart mesh_part(const Model& whole, const Mesh& mesh,
+                   std::optional<std::size_t> sequence_parallel_len) {
+    TensorParallelGroup group{mesh.tensor.get()};
+    if (sequence_parallel_len) {
+        const ZigzagChunks chunks{*sequence_parallel_len, mesh.sizes.context};
+        group.sequence_parallel = true;
+        group.seq_len = chunks.positions(mesh.at.context).size();
+    }
+    const TensorParallelModel of_tensor_rank = tensor_parallel_part(whole, group);
     const MeshModel with_ring =
         with_layers(of_tensor_rank, [&](const TensorParallelBlock& block) {
             const auto& [self_attn, mlp, attention_norm, ffn_norm, multiplier] = block;

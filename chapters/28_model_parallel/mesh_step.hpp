@@ -17,8 +17,11 @@ struct MeshPart {
     const Mesh* mesh;  // must outlive the part
     PipelineStage<MeshModel> stage;
 };
-// The part of this rank. Throws ValueError as tensor_parallel_part and pipeline_stage do.
-MeshPart mesh_part(const Model& whole, const Mesh& mesh);
+// The part of this rank. With a length, all sequences have T tokens, and tensor ranks divide
+// the residual stream as well (sequence parallelism). Throws ValueError as tensor_parallel_part
+// and pipeline_stage do.
+MeshPart mesh_part(const Model& whole, const Mesh& mesh,
+                   std::optional<std::size_t> sequence_parallel_len = {});  // T
 
 // The parameters of a part, or of its gradient, with the names that they have in the whole
 // model. A tied matrix is listed on the first and on the last stage.
