@@ -25,8 +25,8 @@ Normalizer read_bert_normalizer(const JsonFile& json) {
 }
 
 void read_wordpiece_decoder(const JsonFile& json, Tokenizer& tokenizer) {
-    const std::string prefix = json.text("prefix");
-    decode_wordpieces(tokenizer, prefix, json.boolean("cleanup"));
+    const std::string of_continuations = json.text("prefix");
+    decode_wordpieces(tokenizer, of_continuations, json.boolean("cleanup"));
 }
 
 // "cls": ["[CLS]", 101], and the same for "sep". The ids count.
