@@ -39,6 +39,7 @@ const assetsOf: Record<string, string[]> = {
   '26_encoder_decoder': ['data/king_james_held_out.txt'],
   '27_vision': [],
   'walk': model,
+  'ask': ['config.json', 'model.safetensors', 'tokenizer.json'].map(file => `ask_encoder/${file}`), // and the pages
 }
 
 export function assetPaths(slug: string, args: string[]): string[] {
