@@ -1,6 +1,6 @@
 # Programs that join several chapters.
 
-# ./learn walk, which the website has, too, model, train, fine_tune, experiment and chat
+# ./learn walk and ask, which the website has, too, model, train, fine_tune, experiment and chat
 function(app name)
   add_executable(${name} ${ARGN})
   target_precompile_headers(${name} REUSE_FROM options)
@@ -11,6 +11,22 @@ endfunction()
 file(GLOB sources CONFIGURE_DEPENDS chapters/apps/walk/*.cpp)
 app(walk ${sources})
 target_link_libraries(walk files_tokenizers lesson_11_generation options)
+
+add_library(chat_session STATIC chapters/apps/chat/chat_model.cpp
+                                chapters/apps/chat/chat_session.cpp)
+target_link_libraries(chat_session PUBLIC models lesson_23_structured_output)
+target_precompile_headers(chat_session REUSE_FROM common)
+set_target_properties(chat_session PROPERTIES TOGETHER ON)
+
+file(GLOB sources CONFIGURE_DEPENDS chapters/apps/ask/*.cpp)
+list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+add_library(book_search STATIC ${sources})
+target_link_libraries(book_search PUBLIC chat_session lesson_13_training lesson_25_encoders)
+target_precompile_headers(book_search REUSE_FROM common)
+set_target_properties(book_search PROPERTIES TOGETHER ON)
+app(ask chapters/apps/ask/main.cpp)
+target_link_libraries(ask book_search options)
+add_tests(apps/ask book_search)
 
 if(NOT EMSCRIPTEN)
   app(model chapters/models/main.cpp)
@@ -37,16 +53,6 @@ if(NOT EMSCRIPTEN)
   app(fine_tune ${sources})
   target_link_libraries(fine_tune runs models)
 
-  file(GLOB sources CONFIGURE_DEPENDS chapters/apps/ask/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
-  add_library(book_search STATIC ${sources})
-  target_link_libraries(book_search PUBLIC chat_session lesson_13_training lesson_25_encoders)
-  target_precompile_headers(book_search REUSE_FROM common)
-  set_target_properties(book_search PROPERTIES TOGETHER ON)
-  app(ask chapters/apps/ask/main.cpp)
-  target_link_libraries(ask book_search options)
-  add_tests(apps/ask book_search)
-
   file(GLOB sources CONFIGURE_DEPENDS chapters/experiments/demo/*.cpp)
   app(experiment chapters/experiments/main.cpp ${sources})
   target_link_libraries(experiment experiments training_run models)
@@ -56,10 +62,6 @@ if(NOT EMSCRIPTEN)
     endif()
   endforeach()
 
-  add_library(chat_session STATIC chapters/apps/chat/chat_model.cpp
-                                  chapters/apps/chat/chat_session.cpp)
-  target_link_libraries(chat_session PUBLIC models lesson_23_structured_output)
-  target_precompile_headers(chat_session REUSE_FROM common)
   app(chat chapters/apps/chat/chat.cpp)
   target_link_libraries(chat chat_session options)
   add_tests(apps/chat chat_session)
@@ -71,7 +73,7 @@ if(NOT EMSCRIPTEN)
   target_link_libraries(serving PUBLIC chat_session lesson_21_serving
                                        nlohmann_json::nlohmann_json Threads::Threads)
   target_precompile_headers(serving REUSE_FROM common)
-  set_target_properties(chat_session serving PROPERTIES TOGETHER ON)
+  set_target_properties(serving PROPERTIES TOGETHER ON)
   add_tests(apps/serve serving)
 
   # cpp-httplib is a library in Debian, whose objects have these members, and elsewhere a header.

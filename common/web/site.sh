@@ -128,8 +128,9 @@ quietly "3 of 3: building the pages" npm --prefix docs run build
 
 mkdir -p build/site/programs
 cp build-web/programs/*.js build-web/programs/*.wasm build/site/programs/
-mkdir -p build/site/programs/assets
-(cd assets && cp -r data king_james king_james_experts king_james_mtp name_encoder wordnet wordnet_answers wordnet_calculator words ../build/site/programs/assets/)
+mkdir -p build/site/programs/assets build/site/programs/docs
+cp docs/*.md build/site/programs/docs/
+(cd assets && cp -r ask_encoder data king_james king_james_experts king_james_mtp name_encoder wordnet wordnet_answers wordnet_calculator words ../build/site/programs/assets/)
 
 if $pack; then
     tar -C build/site -czf build/site.tar.gz .

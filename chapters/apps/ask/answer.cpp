@@ -17,12 +17,6 @@ std::vector<Id> encode_prompt_for(const chat::ChatModel& model, const std::strin
                             {true, false, bos_token_text(model.tokenizer), chat::today()}));
 }
 
-std::string first_words(const std::vector<std::string>& words, std::size_t count) {
-    std::string text;
-    for (std::size_t n = 0; n < count; ++n) text += (n > 0 ? " " : "") + words[n];
-    return text;
-}
-
 }  // namespace
 
 std::string prompt_of(const std::string& question, const std::string& passages) {

@@ -25,6 +25,20 @@ Ranking best_sections(const BookIndex& book, const std::string& question, std::s
     return sections;
 }
 
+// The rank and the score of each passage that was found, by its number.
+using RankAndScore = std::array<std::string, 2>;
+std::map<std::size_t, RankAndScore> ranked(const BookIndex::Found& found, int decimals) {
+    std::map<std::size_t, RankAndScore> ranks;
+    for (const auto& [number, score] : found)
+        ranks[number] = {to_text(ranks.size() + 1), fixed(score, decimals)};
+    return ranks;
+}
+// Those of one passage, or of none.
+RankAndScore cells_of(const std::map<std::size_t, RankAndScore>& ranks, std::size_t number) {
+    const auto found = ranks.find(number);
+    return found == ranks.end() ? RankAndScore{"-", "-"} : found->second;
+}
+
 std::string text_of(const BookIndex& book, const Ranking& sections) {
     std::string text;
     for (const std::size_t number : sections) {
@@ -77,15 +91,24 @@ void show_sections(const BookIndex& book, const std::string& question, std::size
 
 void show_scores(const BookIndex& book, const std::string& question, std::size_t count) {
     const std::size_t all = book.passages().size();
-    std::map<std::size_t, double> words, cosines;  // by number of the passage
-    for (const auto& [number, score] : book.by_words(question, all)) words[number] = score;
-    for (const auto& [number, score] : book.by_vectors(question, all)) cosines[number] = score;
+    const BookIndex::Found by_words = book.by_words(question, all);
+    const auto words = ranked(by_words, 1), vectors = ranked(book.by_vectors(question, all), 2);
+    const Ranking sections = best_sections(book, question, count);
     std::vector<TableRow> rows;
-    for (const std::size_t number : best_sections(book, question, count))
-        rows.push_back({book.passages()[number].headings, fixed(words[number], 1),
-                        fixed(cosines[number], 2)});
+    for (const std::size_t number : sections) {
+        TableRow row = {to_text(rows.size() + 1)};
+        for (const auto* ranks : {&words, &vectors})
+            for (const std::string& cell : cells_of(*ranks, number)) row.push_back(cell);
+        row.push_back(book.passages()[number].headings);
+        rows.push_back(row);
+    }
     step("The best sections, by words and by vectors");
-    show_table({"section", "BM25", "cosine"}, rows);
+    if (by_words.empty())
+        say("No word of the question is in the book: vectors alone have found these.");
+    show_table({"joined", "by words", "BM25", "by vectors", "cosine", "section"}, rows);
+    step("How they begin");
+    for (const std::size_t number : sections)
+        show(address_of(book.passages()[number]), beginning_of(book.passages()[number]));
 }
 
 void show_answer(const BookIndex& book, const chat::ChatModel& model,

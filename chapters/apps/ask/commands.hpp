@@ -9,7 +9,8 @@ namespace llm::ask {
 // Shows the sections that answer a question.
 void show_sections(const BookIndex& book, const std::string& question, std::size_t count);
 
-// Shows the best sections by words and by vectors, side by side with their scores.
+// Shows the best sections: rank and score by words and by vectors among all passages, then
+// their addresses and how they begin.
 void show_scores(const BookIndex& book, const std::string& question, std::size_t count);
 
 // A model's answer from the best sections, then their addresses.

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "chapters/25_encoders/text_embedding.hpp"
 #include "chapters/25_encoders/wordpiece.hpp"
 #include "chapters/models/encoders/encoder_checkpoint.hpp"
+#include "chapters/models/encoders/fast_encoder.hpp"
 #include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "chapters/models/tokenizers/tokenizer_json.hpp"
 #include "common/files/mapped_file.hpp"
@@ -51,16 +51,9 @@ std::vector<Id> EmbeddingModel::encode(const std::string& text) const {
 }
 
 Matrix EmbeddingModel::embed(const std::vector<std::string>& texts) const {
-    Matrix vectors =
-        xt::zeros<Real>({texts.size(), models::config_of(encoder).hidden_size});  // (N, C)
-    parallel_for(texts.size(), [&](std::size_t n) {
-        const BatchEncoding text = pad({encode(texts[n])}, 0);
-        const Matrix vector = std::visit(
-            [&](const auto& model) { return llm::embed(model.encoder, Pooling::mean, text); },
-            encoder);  // (1, C)
-        std::copy_n(vector.data(), vector.size(), &vectors(n, 0));
-    });
-    return vectors;
+    std::vector<std::vector<Id>> ids(texts.size());
+    parallel_for(texts.size(), [&](std::size_t n) { ids[n] = encode(texts[n]); });
+    return models::embed_texts(models::make_fast_encoder(encoder), Pooling::mean, ids);
 }
 
 EmbeddingModel load_embedding_model(const std::string& folder) {

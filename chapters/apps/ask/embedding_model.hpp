@@ -17,8 +17,7 @@ struct EmbeddingModel {
     // The ids of a text, [CLS] and [SEP] included, without those for which the model has no
     // position.
     std::vector<Id> encode(const std::string& text) const;
-    // The mean over the tokens, of length 1. Texts are processed in parallel, each alone: there
-    // is no padding.
+    // The mean over the tokens, of length 1.
     Matrix embed(const std::vector<std::string>& texts) const;  // N -> (N, C)
 };
 

@@ -74,9 +74,7 @@ int main(int argc, char** argv) {
     return options.run(argc, argv, [&] {
         arguments.train.training.seed = options.seed();
         if (!arguments.train.folder.empty()) return train_and_save(arguments.train);
-        require(!arguments.test.empty() || !arguments.question.empty(),
-                "--question is missing: ./learn ask \"why divide by the "
-                "root of D?\"");
+        if (arguments.test.empty()) check_question(arguments.question);
         answer(arguments, options);
     });
 }

@@ -103,6 +103,23 @@ std::string without_markup(const std::string& line) {
     return strip(text);
 }
 
+std::string first_words(const std::vector<std::string>& words, std::size_t count) {
+    std::string text;
+    for (std::size_t n = 0; n < count; ++n) text += (n > 0 ? " " : "") + words[n];
+    return text;
+}
+
+std::string beginning_of(const Passage& passage) {
+    constexpr std::size_t most = 14;
+    const std::vector<std::string> paragraphs = lines_of(passage.text);
+    const auto prose = std::find_if(paragraphs.begin(), paragraphs.end(),
+                                    [](const auto& text) { return !text.starts_with("$$"); });
+    const std::vector<std::string> words =
+        split_at_spaces(prose == paragraphs.end() ? paragraphs.front() : *prose);
+    if (words.size() <= most) return first_words(words, words.size());
+    return first_words(words, most) + " ...";
+}
+
 std::vector<Passage> passages_of(const std::string& page, const std::string& markdown,
                                  std::size_t max_words) {
     PageReader reader{page, max_words};

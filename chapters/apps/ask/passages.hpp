@@ -29,4 +29,11 @@ std::string anchor_of(const std::string& heading);
 // A line of Markdown without links, images, emphasis and code marks.
 std::string without_markup(const std::string& line);
 
+// The first words of a list, which has at least so many, with spaces between them.
+std::string first_words(const std::vector<std::string>& words, std::size_t count);
+
+// The first paragraph of a passage, of those that are no formula if there is one, cut after 14
+// words.
+std::string beginning_of(const Passage& passage);
+
 }  // namespace llm::ask

@@ -3,6 +3,9 @@
 #include <regex>
 #include <set>
 
+#include "common/files/unicode.hpp"
+#include "common/output/show.hpp"
+
 namespace llm::ask {
 namespace {
 
@@ -57,6 +60,15 @@ std::vector<std::string> search_words(const std::string& text) {
     for (const std::string& word : words(std::regex_replace(text, root_sign, " root ")))
         if (stop_words.count(word) == 0) result.push_back(stem(word));
     return result;
+}
+
+void check_question(const std::string& question) {
+    require(!strip(question).empty(),
+            "--question is missing: ./learn ask \"why divide by the root of D?\"");
+    constexpr std::size_t most = 1000;
+    const std::size_t count = characters(question).size();
+    require(count <= most, "--question has {} characters; at most {} are searched for",
+            with_commas(count), with_commas(most));
 }
 
 BookIndex::BookIndex(std::vector<Passage> passages, EmbeddingModel model)

@@ -13,6 +13,10 @@ std::vector<std::string> search_words(const std::string& text);
 // in place of Porter's rules (1980).
 std::string stem(std::string word);
 
+// Throws ValueError if the question has nothing but white space or more than 1,000 characters:
+// long texts are similar to all passages.
+void check_question(const std::string& question);
+
 // Finds passages by their headings and text: by words, with BM25 and the k1 and b of Anserini's
 // baselines; by vectors; and by both.
 class BookIndex {

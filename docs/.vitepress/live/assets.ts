@@ -40,6 +40,7 @@ const assetsOf: Record<string, string[]> = {
   '27_vision': [],
   '28_model_parallel': [],
   'walk': model,
+  'ask': ['config.json', 'model.safetensors', 'tokenizer.json'].map(file => `ask_encoder/${file}`), // and the pages
 }
 
 export function assetPaths(slug: string, args: string[]): string[] {

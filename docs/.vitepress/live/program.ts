@@ -18,6 +18,8 @@ export interface Run {
 // Files that a run reads besides the assets, and a folder whose files it gives back.
 export interface RunFiles {
   files?: AssetFile[]
+  pages?: string[] // of docs/, "05_gqa.md", to be loaded
+  onBytes?: (count: number) => void // with each piece of the program and of what it reads that arrives
   keep?: string
   onFiles?: (files: AssetFile[]) => void
 }
@@ -27,34 +29,41 @@ export type RunProgram = (command: Command, onEvent: (event: LiveEvent) => void,
 // What a worker of the browser offers, as far as it is used here.
 export type ProgramWorker = Pick<Worker, 'postMessage' | 'terminate' | 'onmessage' | 'onerror'>
 
-async function fetched(url: string): Promise<Response> {
+type OnBytes = RunFiles['onBytes']
+
+async function fetched(url: string, onBytes: OnBytes): Promise<Response> {
   const response = await fetch(url)
   if (!response.ok) throw new Error(`${url}: ${response.status}`)
-  return response
+  if (!onBytes || !response.body) return response
+  const counter = new TransformStream<Uint8Array, Uint8Array>({
+    transform(piece, controller) {
+      onBytes(piece.byteLength)
+      controller.enqueue(piece)
+    },
+  })
+  return new Response(response.body.pipeThrough(counter), response)
 }
 
-async function compiled(url: string): Promise<WebAssembly.Module> {
-  try {
-    return await WebAssembly.compileStreaming(fetched(url))
-  } catch (error) {
-    // The server may not name the type of the file.
-    if (!(error instanceof TypeError)) throw error
-    return WebAssembly.compile(await (await fetched(url)).arrayBuffer())
-  }
+async function compiled(url: string, onBytes: OnBytes): Promise<WebAssembly.Module> {
+  const response = await fetched(url, onBytes)
+  // The server may not name the type of the file.
+  if (response.headers.get('Content-Type') === 'application/wasm') return WebAssembly.compileStreaming(response)
+  return WebAssembly.compile(await response.arrayBuffer())
 }
 
-async function loadAsset(folder: string, path: string): Promise<AssetFile> {
-  const response = await fetched(`${folder}assets/${path}`)
+// A path from the root is the same in the folder of the programs.
+async function loadAsset(folder: string, path: string, onBytes: OnBytes): Promise<AssetFile> {
+  const response = await fetched(path.startsWith('/') ? folder + path.slice(1) : `${folder}assets/${path}`, onBytes)
   return { path, content: new Uint8Array(await response.arrayBuffer()) }
 }
 
 // Calls load once for each key. A failed load is repeated at the next call.
-function once<T>(load: (key: string) => Promise<T>): (key: string) => Promise<T> {
+function once<T>(load: (key: string, onBytes: OnBytes) => Promise<T>): (key: string, onBytes: OnBytes) => Promise<T> {
   const results = new Map<string, Promise<T>>()
-  return (key) => {
+  return (key, onBytes) => {
     let result = results.get(key)
     if (!result) {
-      result = load(key)
+      result = load(key, onBytes)
       result.catch(() => results.delete(key))
       results.set(key, result)
     }
@@ -64,8 +73,8 @@ function once<T>(load: (key: string) => Promise<T>): (key: string) => Promise<T>
 
 // `folder` is the address of the programs, which ends with a slash.
 export function programsIn(folder: string, createWorker: () => ProgramWorker): RunProgram {
-  const moduleOf = once(slug => compiled(`${folder}${slug}.wasm`))
-  const assetOf = once(path => loadAsset(folder, path))
+  const moduleOf = once((slug, onBytes) => compiled(`${folder}${slug}.wasm`, onBytes))
+  const assetOf = once((path, onBytes) => loadAsset(folder, path, onBytes))
   const scriptOf = (slug: string) => `${folder}${slug}.js`
 
   // One worker waits with the script loaded. The first is prepared after the first run, which it
@@ -80,8 +89,9 @@ export function programsIn(folder: string, createWorker: () => ProgramWorker): R
   }
 
   async function start(worker: ProgramWorker, { slug, args }: Command, onEvent: (event: LiveEvent) => void,
-                       { files: moreFiles = [], keep, onFiles = () => {} }: RunFiles) {
-    const [module, ...files] = await Promise.all([moduleOf(slug), ...assetPaths(slug, args).map(assetOf)])
+                       { files: moreFiles = [], pages = [], onBytes, keep, onFiles = () => {} }: RunFiles) {
+    const paths = [...assetPaths(slug, args), ...pages.map(page => `/docs/${page}`)]
+    const [module, ...files] = await Promise.all([moduleOf(slug, onBytes), ...paths.map(path => assetOf(path, onBytes))])
     const errors: string[] = []
     return new Promise<RunResult>((resolve, reject) => {
       worker.onerror = event => reject(new Error(event.message))

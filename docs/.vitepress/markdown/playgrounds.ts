@@ -3,6 +3,7 @@ import type MarkdownIt from 'markdown-it'
 
 const components: Record<string, string> = {
   answer: 'AnswerPlayground',
+  ask: 'AskPlayground',
   attention: 'AttentionPlayground',
   generation: 'GenerationPlayground',
   mask: 'MaskPlayground',

@@ -72,6 +72,23 @@ test('modules and assets are fetched once, and the next run has a worker that wa
   expect(fetched.length).toBe(count)
 })
 
+test('pages are files of /docs, and what arrives for the first time is counted', async () => {
+  let bytes = 0
+  const runFiles = { pages: ['01_masking.md', 'notation.md'], onBytes: (count: number) => (bytes += count) }
+  const first = run({ slug: 'walk', args: [] }, () => {}, runFiles)
+  await started(workers[0])
+  for (const page of runFiles.pages) expect(fetched).toContain(`/programs/docs/${page}`)
+  expect(workers[0].requests.at(-1)!.run!.files.slice(-1)[0].path).toEqual('/docs/notation.md')
+  const numFiles = workers[0].requests.at(-1)!.run!.files.length
+  expect(bytes).toBe((numFiles + 1) * emptyModule.length) // and the program, whose type the server does not name
+  workers[0].reply({ type: 'exit', code: 0, milliseconds: 1 })
+  await first.result
+  await vi.waitFor(() => expect(workers.length).toBe(2))
+  run({ slug: 'walk', args: [] }, () => {}, runFiles)
+  await started(workers[1])
+  expect(bytes).toBe((numFiles + 1) * emptyModule.length)
+})
+
 test('a stopped run terminates its worker', () => {
   run({ slug: '05_gqa', args: [] }, () => {}).stop()
   expect(workers[0].isTerminated).toBe(true)

@@ -7,6 +7,7 @@ import Prediction from './components/Prediction.vue'
 
 const playgrounds = {
   AnswerPlayground: () => import('./components/playgrounds/AnswerPlayground.vue'),
+  AskPlayground: () => import('./components/playgrounds/AskPlayground.vue'),
   AttentionPlayground: () => import('./components/playgrounds/AttentionPlayground.vue'),
   GenerationPlayground: () => import('./components/playgrounds/GenerationPlayground.vue'),
   MaskPlayground: () => import('./components/playgrounds/MaskPlayground.vue'),

@@ -63,6 +63,19 @@ TEST_CASE("A section is cut into passages of at most so many words, between para
     CHECK(passages[1].text == "five six seven eight");
 }
 
+TEST_CASE("A passage begins with the first words of its first paragraph that is no formula") {
+    const auto beginning = [](const std::string& text) {
+        return beginning_of({"p.md", "t", "T", text});
+    };
+    CHECK(beginning("one two\nthree") == "one two");
+    CHECK(beginning("$$ x^2 $$\none  two") == "one two");
+    CHECK(beginning("$$ x^2 $$") == "$$ x^2 $$");
+    CHECK(beginning("1 2 3 4 5 6 7 8 9 10 11 12 13 14\n15") ==
+          "1 2 3 4 5 6 7 8 9 10 11 12 13 14");
+    CHECK(beginning("√ 2 3 4 5 6 7 8 9 10 11 12 13 14 15") ==
+          "√ 2 3 4 5 6 7 8 9 10 11 12 13 14 ...");
+}
+
 TEST_CASE("A question without answers, or with a section that is not there, is rejected") {
     const Scratch scratch;
     const std::string file = (scratch.folder / "questions.jsonl").string();

@@ -44,6 +44,18 @@ TEST_CASE("Search words are stems, without stop words") {
         CHECK(stem(word) == expected);
 }
 
+TEST_CASE("A question that is empty or has more than 1,000 characters is rejected") {
+    const char* const missing =
+        "--question is missing: ./learn ask \"why divide by the root of D?\"";
+    CHECK_THROWS_WITH(check_question(""), missing);
+    CHECK_THROWS_WITH(check_question(" \n\t"), missing);
+    std::string question = "√";  // three bytes
+    question.append(999, 'x');
+    CHECK_NOTHROW(check_question(question));
+    CHECK_THROWS_WITH(check_question(question + "x"),
+                      "--question has 1,001 characters; at most 1,000 are searched for");
+}
+
 TEST_CASE("A hundred questions: more are answered by words and vectors than by words alone") {
     const auto questions =
         read_questions(fixture_path("ask/questions.jsonl"), book().passages());

@@ -190,6 +190,7 @@ EXPERIMENTS_REJECTED = [  # of ./learn experiment
 ]
 ASK_REJECTED = [  # of ./learn ask
     ("", "--question is missing: ./learn ask \"why divide by the root of D?\""),
+    ("--question " + "x" * 1001, "--question has 1,001 characters; at most 1,000 are searched for"),
     ("--count 0 --question x", "--count takes an integer from 1 to 20, not '0'"),
     ("--test {folder}/nothing", "cannot read"),
     ("--test {file}", "line 1"),

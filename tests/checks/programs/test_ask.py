@@ -19,9 +19,25 @@ def test_sections_have_links_to_headings_that_exist(program):
 
 def test_scores_are_those_of_words_and_vectors(program):
     shown = output_of([program, "--question", QUESTION, "--scores", "--count", "5"])
-    rows = re.findall(r"^(.+?) {2,}(\d+\.\d) {2,}(-?\d\.\d\d)$", shown, re.M)
-    assert len(rows) == 5
-    assert all(-1 <= float(cosine) <= 1 for *_, cosine in rows)
+    rows = re.findall(r"^ +(\d) +(\d+) +(\d+\.\d) +(\d+) +(-?\d\.\d\d)  (\S.*)$", shown, re.M)
+    assert [int(row[0]) for row in rows] == [1, 2, 3, 4, 5]
+    # The better the score, the better the rank.
+    for rank, score in ((1, 2), (3, 4)):
+        pairs = sorted((int(row[rank]), -float(row[score])) for row in rows)
+        assert len({place for place, _ in pairs}) == 5
+        assert [score for _, score in pairs] == sorted(score for _, score in pairs)
+    # Below the table: the sections' addresses, which the sections' own output has, and their first words.
+    begins = re.findall(r"^docs/(\S+): (.+)$", shown, re.M)
+    sections = output_of([program, "--question", QUESTION, "--count", "5"])
+    assert [link for link, _ in begins] == re.findall(r"^docs/(\S+#\S+)$", sections, re.M)
+    unwrapped = " ".join(sections.split())
+    assert all(text.removesuffix(" ...") in unwrapped for _, text in begins)
+
+
+def test_a_question_without_a_word_of_the_book_is_answered_by_vectors_and_says_so(program):
+    shown = output_of([program, "--question", "zebra giraffe elephant", "--scores", "--count", "2"])
+    assert "No word of the question is in the book: vectors alone have found these.\n" in shown
+    assert re.findall(r"^ +(\d) +- +- +(\d+) +\d\.\d\d  \S", shown, re.M) == [("1", "1"), ("2", "2")]
 
 
 def test_the_search_is_measured_by_words_vectors_and_both(program):

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { readCells } from './cells.mjs'
 import { checkControls, checkStop, differencesOf, isLong, nativeRun, settle } from './controls.mjs'
-import { checkPlayground } from './playgrounds.mjs'
+import { checkPlaygrounds } from './playgrounds.mjs'
 import { launch, fail, root, serve, site, slugs } from './site.mjs'
 
 const axe = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
@@ -186,7 +186,7 @@ async function checkPage(browser, origin, name) {
     counts.controls = controls.count
     findings.push(...controls.findings)
     findings.push(...await checkLongRun(page))
-    findings.push(...await checkPlayground(page, name))
+    findings.push(...await checkPlaygrounds(page, name))
     const predictions = await checkProgress(page)
     counts.predictions = predictions.count
     findings.push(...predictions.findings)

@@ -45,6 +45,7 @@ const further = {
   '22_speculation': ['--only 2 --draft-layers 3 --num-proposals 8', '--seed 1 --prompt "And the king said"', '--draft-layers 4'],
   '23_structured_output': ['--seed 1', '--schema true --text [12,', '--schema true --text ]'],
   '24_parallel': ['--only 2 --ranks 5', '--ranks 2', '--ranks 6'],
+  'ask': ['--question "why divide by the root of D?" --scores', '--question "What is a KV cache?"', '--question xyzzy --scores --count 20'],
   '25_encoders': ['--steps 60 --seed 1', '--steps 20 --fill b_t', '--fill bat'],
   '26_encoder_decoder': ['--only 2', '--seed 1'],
   '27_vision': ['--only 1', '--seed 1'],
@@ -65,8 +66,8 @@ const workerSource = `
         printErr: line => errors.push(line),
         preRun: [({ FS }) => {
           for (const { path, content } of files) {
-            FS.mkdirTree('/assets/' + path.split('/').slice(0, -1).join('/'))
-            FS.writeFile('/assets/' + path, content)
+            FS.mkdirTree(path.slice(0, path.lastIndexOf('/')))
+            FS.writeFile(path, content)
           }
         }],
         onExit: code => postMessage({ code, lines, error: errors.join('\\n') }),
@@ -79,7 +80,7 @@ const workerSource = `
 // In the page: loads the assets once, and offers runProgram().
 async function prepare({ source, paths }) {
   const files = await Promise.all(paths.map(async (path) => {
-    const response = await fetch(`/programs/assets/${path}`)
+    const response = await fetch(`/programs${path}`)
     return { path, content: new Uint8Array(await response.arrayBuffer()) }
   }))
   const address = URL.createObjectURL(new Blob([source], { type: 'text/javascript' }))
@@ -95,9 +96,12 @@ async function prepare({ source, paths }) {
 }
 
 const began = Date.now()
-const assets = join(site, 'programs/assets')
-if (!existsSync(assets)) fail(`${assets} is missing: ./learn site --build makes it`)
-const paths = readdirSync(assets).flatMap(folder => readdirSync(join(assets, folder)).map(name => `${folder}/${name}`))
+const programs = join(site, 'programs')
+if (!existsSync(programs)) fail(`${programs} is missing: ./learn site --build makes it`)
+// All that programs read: programs/assets and programs/docs of the site are /assets and /docs of a program.
+const filesIn = folder => readdirSync(join(programs, folder), { withFileTypes: true })
+  .flatMap(entry => (entry.isDirectory() ? filesIn(`${folder}/${entry.name}`) : [`/${folder}/${entry.name}`]))
+const paths = ['assets', 'docs'].flatMap(filesIn)
 
 const server = await serve({ '/': site })
 const browser = await launch()
@@ -122,7 +126,7 @@ async function check(command) {
 }
 
 // Three commands at a time: each waits for its native program, and then for the browser.
-const commands = [...slugs, 'walk'].filter(slug => !process.argv[2] || slug.startsWith(process.argv[2]))
+const commands = [...slugs, 'walk', 'ask'].filter(slug => !process.argv[2] || slug.startsWith(process.argv[2]))
   .flatMap(slug => [defaults[slug] ?? [], ...(further[slug] ?? []).map(words)].map(args => ({ slug, args })))
 const numRuns = commands.length
 let numDifferences = 0

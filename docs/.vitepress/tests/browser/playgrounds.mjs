@@ -310,6 +310,47 @@ async function checkNames(element) {
   return findings
 }
 
+// Loads the program with the first question alone. The rows are the native program's, and another question
+// has others; links lead to headings that exist; what cannot be searched for gives one line.
+async function checkAsk(element) {
+  const findings = []
+  const page = element.page()
+  const isLoaded = () => page.evaluate(() => performance.getEntriesByType('resource').some(({ name }) => name.includes('/programs/ask')))
+  if (await isLoaded()) findings.push('the program is loaded before a question')
+  const ask = async (question) => {
+    await element.locator('input').fill(question)
+    await element.locator('input').press('Enter')
+    await settle(element)
+    return runNatively({ slug: 'ask', args: ['--question', question, '--scores', '--count', '8'] })
+  }
+  const shownRows = () => element.locator('tbody tr').evaluateAll(rows => rows.map(({ cells }) =>
+    [...cells].flatMap(cell => (cell.children.length > 0 ? [...cell.children] : [cell]).map(({ textContent }) => textContent))))
+  for (const [question, note] of [['why divide by the root of D?', ''], ['What is a KV cache?', ''], ['xyzzy qwxz', 'vectors alone']]) {
+    const events = eventsOf(await ask(question))
+    const begins = events.filter(({ type }) => type === 'value').map(({ text }) => text)
+    const { rows } = events.find(({ type }) => type === 'table')
+    const expected = rows.map((row, i) => [...row, begins[i]])
+    const shown = await shownRows()
+    if (shown.join() !== expected.join()) findings.push(`${question}: ${shown} instead of ${expected}`)
+    const status = await element.locator('[role="status"]').textContent()
+    if (!status.includes(note || question)) findings.push(`${question}: the line above the table is "${status}"`)
+  }
+  for (const link of await element.locator('tbody a').evaluateAll(links => links.map(({ href }) => href))) {
+    const { pathname, hash } = new URL(link)
+    const text = await page.evaluate(async path => (await fetch(path)).text(), pathname)
+    if (!text.includes(`id="${decodeURIComponent(hash.slice(1))}"`)) findings.push(`there is no heading at ${link}`)
+  }
+  for (const question of ['', 'What is a KV cache? '.repeat(100)]) {
+    const { error } = await ask(question)
+    const message = await element.locator('.message').textContent()
+    const count = await element.locator('tbody tr').count()
+    if (message !== error || count > 0) findings.push(`${question.slice(0, 20)}: "${message}" and ${count} rows instead of "${error}"`)
+  }
+  await ask('loss')
+  return findings
+}
+
+// Those of each page, in its order.
 const checks = {
   '': checkWalk, // the first page
   'walk_through': checkWalk,
@@ -323,17 +364,20 @@ const checks = {
   '22_speculation': checkSpeculation,
   '23_structured_output': checkMask,
   '24_parallel': checkRing,
-  '25_encoders': checkNames,
+  '25_encoders': [checkNames, checkAsk],
 }
 
-// These pages have one playground each, and no other page has one.
-export async function checkPlayground(page, name) {
-  const element = page.locator('.playground')
-  const count = await element.count()
-  if (count !== (name in checks ? 1 : 0)) return [`has ${count} playgrounds`]
-  if (count === 0) return []
-  await element.scrollIntoViewIfNeeded()
-  const findings = await checks[name](element)
-  const messages = await element.locator('.message').allTextContents()
-  return [...messages, ...findings].map(line => `playground: ${line}`)
+// These pages have playgrounds, and no other page has one.
+export async function checkPlaygrounds(page, name) {
+  const playgrounds = page.locator('.playground')
+  const count = await playgrounds.count()
+  const ofPage = [checks[name] ?? []].flat()
+  if (count !== ofPage.length) return [`has ${count} playgrounds`]
+  const findings = []
+  for (const [i, check] of ofPage.entries()) {
+    const element = playgrounds.nth(i)
+    await element.scrollIntoViewIfNeeded()
+    findings.push(...await check(element), ...await element.locator('.message').allTextContents())
+  }
+  return findings.map(line => `playground: ${line}`)
 }
