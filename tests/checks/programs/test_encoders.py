@@ -87,6 +87,7 @@ def test_a_time_limit_ends_the_run(train, scratch):
 @pytest.mark.parametrize("options, message", (
     (["--qk-norm"], "--qk-norm is not for --masked-lm"),
     (["--ranks", "2"], "--ranks is not for --masked-lm"),
+    (["--context", "2"], "--context is not for --masked-lm"),
     (["--seq-len", "2"], "--seq-len 2: [CLS] and [SEP] leave no token")))
 def test_what_masked_lm_does_not_have_is_rejected(train, scratch, options, message):
     expect_rejection([*train, "--folder", scratch / "rejected", *options], message)

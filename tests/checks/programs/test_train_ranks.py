@@ -176,20 +176,20 @@ def test_a_rank_that_is_killed_ends_all_with_one_line(learn, ranks, tmp_path):
     ("--ranks 2 --zero 4", "--zero takes an integer from 0 to 3, not '4'"),
     ("--ranks 2 --zero 1 --optimizer muon", "--zero excludes --optimizer muon"),
     ("--ranks 2 --only 1", "--ranks excludes --only"),
-    ("--tensor 2", "--tensor needs --ranks"),
-    ("--pipeline 2", "--pipeline needs --ranks"),
     ("--context 2", "--context needs --ranks"),
     ("--ranks 2 --tensor 0", "--tensor takes an integer from 1 to 1024, not '0'"),
-    ("--ranks 4 --tensor 3", "--ranks: 4 ranks are not a multiple of 3 = 3 x 1 x 1 (--tensor, --pipeline, --context)"),
+    ("--ranks 4 --tensor 3", "--ranks: 4 ranks are not a multiple of 3 = 3 x 1 x 1 (--tensor, "
+     "--pipeline, --context)"),
     ("--ranks 5 --tensor 5", "--tensor: 5 ranks cannot share"),
     ("--ranks 9 --pipeline 9", "--pipeline: 9 stages for"),
     ("--ranks 1000 --context 1000", "--context: 1000 ranks have 2000 chunks, more than the"),
-    ("--ranks 18 --tensor 2", "--ranks: 9 groups of 2 ranks (--tensor, --pipeline, --context) for the 8 "
-     "sequences of a step"),
+    ("--ranks 18 --tensor 2", "--ranks: 9 groups of 2 ranks (--tensor, --pipeline, "
+     "--context) for the 8 sequences of a step"),
     ("--ranks 2 --tensor 2 --zero 1", "--zero excludes --tensor, --pipeline and --context"),
     ("--ranks 2 --tensor 2 --optimizer muon", "--optimizer muon excludes --tensor"),
     ("--ranks 2 --context 2 --attention-dropout 0.1", "--attention-dropout excludes --tensor"),
-    ("--ranks 2 --pipeline 2 --document-separator 7", "--tensor, --pipeline and --context need --cross-documents")))
+    ("--ranks 2 --pipeline 2 --document-separator 7",
+     "--tensor, --pipeline and --context need --cross-documents")))
 def test_ranks_that_cannot_be_are_rejected_at_once(learn, options, message):
     expect_rejection([*learn, *options.split()], message)
 
