@@ -110,9 +110,12 @@ namespace {
 
 // Is the id that of a token that decode does not skip?
 bool has_text(const Tokenizer& tokenizer, Id id) {
-    return id >= 0 && static_cast<std::size_t>(id) < tokenizer.vocab_size() &&
-           !tokenizer.token_bytes[static_cast<std::size_t>(id)].empty() &&
-           !tokenizer.all_special_ids.contains(id);
+    if (id < 0 || static_cast<std::size_t>(id) >= tokenizer.vocab_size()) return false;
+    const auto has_bytes = [id](const std::vector<std::string>& bytes) {
+        return !bytes.empty() && !bytes[static_cast<std::size_t>(id)].empty();
+    };
+    return !tokenizer.all_special_ids.contains(id) &&
+           (has_bytes(tokenizer.token_bytes) || has_bytes(tokenizer.first_token_bytes));
 }
 
 // The bytes of a token that decode does not skip.

@@ -27,12 +27,16 @@ double max_violation(const Vector& load) {
 }
 
 RouterLoss load_balancing_loss(const Matrix& router_logits, const IdMatrix& experts) {
-    const auto [num_tokens, num_experts] = dims(router_logits);
-    require(experts.shape(0) == num_tokens,
+    require(experts.shape(0) == router_logits.shape(0),
             "load_balancing_loss: experts of {} do not match logits of {}", experts.shape(),
             router_logits.shape());
-    const Vector load = expert_load(experts, num_experts);  // (E)
-    const Matrix probabilities = softmax(router_logits);    // (N, E)
+    return load_balancing_loss_of_load(router_logits,
+                                       expert_load(experts, router_logits.shape(1)));
+}
+
+RouterLoss load_balancing_loss_of_load(const Matrix& router_logits, const Vector& load) {
+    const auto [num_tokens, num_experts] = dims(router_logits);
+    const Matrix probabilities = softmax(router_logits);  // (N, E)
 
     // E Σ_e f_e · (1/N) Σ_n p_ne: each probability has the factor E f_e / N.
     const Real scale = static_cast<Real>(num_experts) / static_cast<Real>(num_tokens);

@@ -26,6 +26,9 @@ struct RouterLoss {
 // layer is K times as large.)
 RouterLoss load_balancing_loss(const Matrix& router_logits,  // (N, E)
                                const IdMatrix& experts);     // (N, K)
+// The same with a given load, for example that of the tokens of several machines.
+RouterLoss load_balancing_loss_of_load(const Matrix& router_logits,  // (N, E)
+                                       const Vector& load);          // (E)
 // The mean over tokens of log²(Σ_e exp(logit_e)), which keeps logits small. Source: ST-MoE
 // (Zoph et al., 2022), equation 5.
 RouterLoss router_z_loss(const Matrix& router_logits);  // (N, E)

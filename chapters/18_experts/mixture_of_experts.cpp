@@ -57,7 +57,7 @@ bool has_tokens(const Dispatch& dispatch, std::size_t e) {
     return dispatch.first_row[e] < dispatch.first_row[e + 1];
 }
 
-Matrix rows_of(const Tensor3& states) {
+Matrix token_rows(const Tensor3& states) {
     return reshape(states, {states.shape(0) * states.shape(1), states.shape(2)});
 }
 
@@ -133,28 +133,14 @@ namespace {
 // Chooses the experts of each token, and sorts the pairs of token and expert by expert.
 void route_tokens(const MixtureOfExperts& moe, std::optional<double> capacity_factor,
                   MoeActivations& saved) {
-    const std::size_t num_experts = moe.experts.size();
     saved.router_logits = moe.router(saved.input);
+    const std::size_t num_experts = saved.router_logits.shape(1);
     saved.routed = route(saved.router_logits, moe.num_experts_per_tok, moe.routing);
     saved.dispatch = dispatch_tokens(saved.routed.experts, num_experts);
     if (capacity_factor)
         saved.dispatch = drop_over_capacity(
             saved.dispatch,
             expert_capacity(saved.routed.experts.size(), num_experts, *capacity_factor));
-}
-
-// Applies each expert to its rows: a few large products instead of many small ones.
-void apply_experts(const MixtureOfExperts& moe, const Matrix& rows,  // (M, C)
-                   MoeActivations& saved) {
-    saved.experts.assign(moe.experts.size(), {});
-    saved.expert_outputs = Matrix(rows.shape());
-    for (std::size_t e = 0; e < moe.experts.size(); ++e)
-        if (has_tokens(saved.dispatch, e)) {
-            auto [outputs, activations] =
-                expert_forward(moe.experts[e], rows_of_expert(rows, saved.dispatch, e));
-            set_rows_of_expert(saved.expert_outputs, saved.dispatch, e, outputs);
-            saved.experts[e] = std::move(activations);
-        }
 }
 
 // The output of the shared expert, times its gate.
@@ -165,21 +151,6 @@ Tensor3 shared_forward(const MixtureOfExperts& moe, const Tensor3& input,  // (B
     if (!moe.shared_gate) return output;
     saved.shared_output = output;
     return output * activate(Sigmoid, (*moe.shared_gate)(input));
-}
-
-// The backward pass of apply_experts: the gradient of the rows.
-Matrix experts_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
-                        const Matrix& output_gradient,  // (M, C)
-                        MixtureOfExperts& gradient) {
-    Matrix rows_gradient = xt::zeros<Real>(output_gradient.shape());  // (M, C)
-    for (std::size_t e = 0; e < moe.experts.size(); ++e)
-        if (has_tokens(saved.dispatch, e))
-            set_rows_of_expert(
-                rows_gradient, saved.dispatch, e,
-                expert_backward(moe.experts[e], saved.experts[e],
-                                rows_of_expert(output_gradient, saved.dispatch, e),
-                                gradient.experts[e]));
-    return rows_gradient;
 }
 
 // The gradient of the routing weights, (N, K). They multiply the outputs of the experts, or
@@ -204,7 +175,7 @@ Tensor3 shared_backward(const MixtureOfExperts& moe, const MoeActivations& saved
     const auto [batch_size, seq_len, hidden_size] = dims(output_gradient);
     const Tensor3 input = reshape(saved.input, {batch_size, seq_len, hidden_size});
     const Tensor3 before = (*moe.shared_gate)(input);  // (B, T, 1)
-    const Matrix products = rows_of(output_gradient * saved.shared_output);
+    const Matrix products = token_rows(output_gradient * saved.shared_output);
     const Tensor3 gate_gradient = reshape(row_sum(products), {batch_size, seq_len, 1});
     return mlp_backward(*moe.shared, saved.shared, output_gradient * activate(Sigmoid, before),
                         *gradient.shared) +
@@ -215,10 +186,40 @@ Tensor3 shared_backward(const MixtureOfExperts& moe, const MoeActivations& saved
 
 }  // namespace
 
+void apply_experts(const MixtureOfExperts& moe, const Matrix& rows, MoeActivations& saved) {
+    require(saved.dispatch.first_row.size() == moe.experts.size() + 1,
+            "apply_experts: rows of {} experts, but there are {}",
+            saved.dispatch.first_row.size() - 1, moe.experts.size());
+    // A few large products instead of many small ones.
+    saved.experts.assign(moe.experts.size(), {});
+    saved.expert_outputs = Matrix(rows.shape());
+    for (std::size_t e = 0; e < moe.experts.size(); ++e)
+        if (has_tokens(saved.dispatch, e)) {
+            auto [outputs, activations] =
+                expert_forward(moe.experts[e], rows_of_expert(rows, saved.dispatch, e));
+            set_rows_of_expert(saved.expert_outputs, saved.dispatch, e, outputs);
+            saved.experts[e] = std::move(activations);
+        }
+}
+
+Matrix experts_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
+                        const Matrix& output_gradient, MixtureOfExperts& gradient) {
+    Matrix rows_gradient = xt::zeros<Real>(output_gradient.shape());  // (M, C)
+    for (std::size_t e = 0; e < moe.experts.size(); ++e)
+        if (has_tokens(saved.dispatch, e))
+            set_rows_of_expert(
+                rows_gradient, saved.dispatch, e,
+                expert_backward(moe.experts[e], saved.experts[e],
+                                rows_of_expert(output_gradient, saved.dispatch, e),
+                                gradient.experts[e]));
+    return rows_gradient;
+}
+
 ForwardPass<MoeActivations> moe_forward(const MixtureOfExperts& moe, const Tensor3& input,
-                                        std::optional<double> capacity_factor) {
+                                        std::optional<double> capacity_factor,
+                                        const std::function<decltype(apply_experts)>& apply) {
     MoeActivations saved;
-    saved.input = rows_of(input);
+    saved.input = token_rows(input);
     route_tokens(moe, capacity_factor, saved);
     const Matrix& routing_weights = saved.routed.weights;
 
@@ -228,7 +229,7 @@ ForwardPass<MoeActivations> moe_forward(const MixtureOfExperts& moe, const Tenso
     Matrix rows = gather_tokens(saved.input, saved.dispatch);  // (M, C)
     if (on_input)
         rows = apply_routing_weights(std::move(rows), routing_weights, saved.dispatch);
-    apply_experts(moe, rows, saved);
+    apply(moe, rows, saved);
     const Matrix combined =  // (N, C)
         on_input ? add_to_tokens(saved.expert_outputs, saved.dispatch, saved.input.shape(0))
                  : combine_experts(saved.expert_outputs, routing_weights, saved.dispatch);
@@ -239,17 +240,18 @@ ForwardPass<MoeActivations> moe_forward(const MixtureOfExperts& moe, const Tenso
 }
 
 Tensor3 moe_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
-                     const Tensor3& output_gradient, MixtureOfExperts& gradient) {
+                     const Tensor3& output_gradient, MixtureOfExperts& gradient,
+                     const std::function<decltype(experts_backward)>& backward) {
     const bool on_input = scales_input(moe.routing);
     const Matrix& routing_weights = saved.routed.weights;
     const std::size_t num_tokens = saved.input.shape(0);
 
     // Each row receives the gradient of its token, times its routing weight.
-    const Matrix row_gradient = gather_tokens(rows_of(output_gradient), saved.dispatch);
+    const Matrix row_gradient = gather_tokens(token_rows(output_gradient), saved.dispatch);
     const Matrix expert_gradient =  // (M, C)
         on_input ? row_gradient
                  : apply_routing_weights(row_gradient, routing_weights, saved.dispatch);
-    Matrix input_rows_gradient = experts_backward(moe, saved, expert_gradient, gradient);
+    Matrix input_rows_gradient = backward(moe, saved, expert_gradient, gradient);
 
     // The gradient of the routing weights continues to the logits of the router.
     Matrix logits_gradient = route_backward(  // (N, E)

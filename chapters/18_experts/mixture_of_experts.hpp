@@ -1,6 +1,7 @@
 // Chapter 18, file 2 of 7: an MLP of many experts, of which each token uses a few.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "chapters/18_experts/expert.hpp"
@@ -83,13 +84,28 @@ struct MoeActivations {
     // (N, E): that of losses that balance the load, which set it before the backward pass.
     std::optional<Matrix> router_logits_gradient;
 };
+// Applies each expert to its rows of saved.dispatch, and sets saved.experts and
+// saved.expert_outputs. Throws ValueError unless these are the rows of E experts. (Where some
+// experts are on other machines, moe_forward calls another function.)
+void apply_experts(const MixtureOfExperts& moe,
+                   const Matrix& rows,  // (M, C)
+                   MoeActivations& saved);
+// Returns the gradient of the rows, (M, C).
+Matrix experts_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
+                        const Matrix& output_gradient,  // (M, C)
+                        MixtureOfExperts& gradient);
+
 // With a capacity factor, tokens over the capacity are dropped.
-ForwardPass<MoeActivations> moe_forward(const MixtureOfExperts& moe,
-                                        const Tensor3& input,  // (B, T, C)
-                                        std::optional<double> capacity_factor = std::nullopt);
+ForwardPass<MoeActivations> moe_forward(
+    const MixtureOfExperts& moe,
+    const Tensor3& input,  // (B, T, C)
+    std::optional<double> capacity_factor = std::nullopt,
+    const std::function<decltype(apply_experts)>& apply = apply_experts);
 // Returns the gradient with respect to the input, (B, T, C), through experts and router.
-Tensor3 moe_backward(const MixtureOfExperts& moe, const MoeActivations& saved,
-                     const Tensor3& output_gradient,  // (B, T, C)
-                     MixtureOfExperts& gradient);
+Tensor3 moe_backward(
+    const MixtureOfExperts& moe, const MoeActivations& saved,
+    const Tensor3& output_gradient,  // (B, T, C)
+    MixtureOfExperts& gradient,
+    const std::function<decltype(experts_backward)>& backward = experts_backward);
 
 }  // namespace llm

@@ -97,8 +97,8 @@ double overlapped_gradient(Communicator& ranks, const Model& model,
     };
 
     // Start the reduction of each layer, and let those that run go on.
-    const double share = share_of_loss(model, args, batch, gradient, [&](std::size_t n) {
-        start(1 + n);
+    const double share = share_of_loss(model, args, batch, gradient, [&](std::size_t layer) {
+        start(1 + layer);
         for (const auto& reduction : pending)
             if (reduction) reduction->progress();
     });

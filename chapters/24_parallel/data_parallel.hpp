@@ -23,14 +23,15 @@ struct RankBatch {
 // share 0. Throws ValueError if there are more ranks than sequences.
 std::vector<RankBatch> batches_of_rank(const std::vector<StepBatch>& batches,
                                        std::size_t num_ranks, std::size_t rank);
+// How many batches each rank gets.
 std::size_t num_batches_of_rank(const TrainingArguments& args, std::size_t num_ranks);
 
 // The loss of a batch times its share, and the gradient of this product, which is accumulated;
-// after_layer(n) is called when that of layer n is complete.
+// after_layer(layer) is called when the gradient of that layer is complete.
 template <class Layer>
 double share_of_loss(const DecoderModel<Layer>& model, const TrainingArguments& args,
                      const RankBatch& rank_batch, DecoderModel<Layer>& gradient,
-                     const std::function<void(std::size_t n)>& after_layer = {}) {
+                     const std::function<void(std::size_t layer)>& after_layer = {}) {
     const auto& [step_batch, share] = rank_batch;
     const auto& [input_ids, targets] = step_batch.batch;
     Generator dropout_generator(step_batch.dropout_seed);
@@ -49,13 +50,13 @@ double share_of_step(const Communicator& ranks, const TrainerState& state,
                      const TrainingArguments& args, const std::vector<Id>& tokens,
                      std::vector<Model>& gradients);
 
-// The sum of what the ranks add to the loss. Throws LossNotFinite on all ranks, with the
-// numbers of those whose share is not finite.
+// The loss of the step: the sum of the shares of all ranks. Throws LossNotFinite on all ranks,
+// with the numbers of those whose share is not finite.
 struct LossNotFinite : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 double sum_of_shares(Communicator& ranks, double share);
-// Sums over all ranks.
+// Sums over all ranks: of one number, and of each element of a gradient.
 double sum_over_ranks(Communicator& ranks, double value);
 void all_reduce_gradient(Communicator& ranks, Model& gradient);
 

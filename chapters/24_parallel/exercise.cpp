@@ -36,7 +36,7 @@ double norm_on_ranks(Communicator& ranks, const std::vector<Parameter>& shard,
 }
 
 // Exercise 24.4 — write mean_over_ranks. In fine tuning, only the tokens of answers have a
-// target; the others have -100. So each rank has another number of them in each batch.
+// target; the others have -100. So each rank has a different number of them.
 double mean_over_ranks([[maybe_unused]] Communicator& ranks,
                        [[maybe_unused]] const Vector& losses,
                        [[maybe_unused]] const IdVector& targets) {

@@ -6,8 +6,8 @@
 namespace llm {
 namespace {
 
-// Part i of the values, where i counts around the ring: part n is part 0, part -1 is part n
-// - 1.
+// Part i of the values, where i counts around the ring: part n is part 0, and part -1 is part
+// n - 1.
 std::span<Real> ring_part(std::span<Real> values, std::size_t width, std::size_t num_ranks,
                           std::ptrdiff_t i) {
     const auto n = static_cast<std::ptrdiff_t>(num_ranks);
@@ -42,7 +42,7 @@ void ring_reduce_scatter_rows(Communicator& ranks, std::span<Real> values, std::
     const std::size_t longest = part_of(values.size() / width, n, 0).size * width;
     std::vector<Real> received(std::min(longest, piece_size));
     for (std::ptrdiff_t step = 0; step + 1 < static_cast<std::ptrdiff_t>(n); ++step) {
-        // Pass on the part that arrived in the step before, which begins at its own rank + 1.
+        // Send the part that arrived in the previous step. (Part i starts at rank i + 1.)
         const std::span<const Real> sent = ring_part(values, width, n, rank - 1 - step);
         const std::span<Real> own = ring_part(values, width, n, rank - 2 - step);
         for (std::size_t begin = 0; begin < longest; begin += piece_size) {
@@ -74,7 +74,7 @@ void ring_all_reduce(Communicator& ranks, std::span<Real> values) {
 }
 
 std::uint64_t ring_numbers_sent(std::size_t count, std::size_t num_ranks, std::size_t rank) {
-    // The reduce-scatter sends all parts but the own one, the all-gather all but the next one.
+    // The reduce-scatter sends all parts but the rank's own, the all-gather all but the next.
     const std::size_t next = (rank + 1) % num_ranks;
     return std::uint64_t(2) * count - part_of(count, num_ranks, rank).size -
            part_of(count, num_ranks, next).size;

@@ -1,5 +1,5 @@
 // Chapter 24, file 1 of 6 — How do many machines train one model? The ring: sums over ranks in
-// which each rank sends to the next one alone.
+// which each rank sends only to the next one.
 #pragma once
 
 #include "common/parallel/communicator.hpp"
@@ -12,9 +12,9 @@ namespace llm {
 // Patarasuk and Yuan, 2009, "Bandwidth optimal all-reduce algorithms for clusters of
 // workstations", section 3.
 
-// Afterwards rank r has the sums of part r; its other numbers are partial sums. The numbers of
-// part i are added in the order of the ranks i + 1, i + 2, ..., i, so the result is the same in
-// each run.
+// Afterwards rank r has the sums of part r; its other numbers are its own or partial sums. The
+// numbers of part i are added in the order of the ranks i + 1, i + 2, ..., i, so the result is
+// the same in each run.
 void ring_reduce_scatter(Communicator& ranks, std::span<Real> values);  // (N)
 
 // Rank r has part r; afterwards each rank has all parts.
@@ -28,7 +28,7 @@ void ring_all_gather_rows(Communicator& ranks, std::span<Real> values, std::size
 // The sums of all numbers, on each rank, with the same bits.
 void ring_all_reduce(Communicator& ranks, std::span<Real> values);  // (N)
 
-// The numbers that a rank sends in ring_all_reduce: 2 (n - 1)/n N, if n divides N. (Otherwise
+// How many numbers a rank sends in ring_all_reduce: 2 (n - 1)/n N, if n divides N. (Otherwise
 // two parts can differ by one number.)
 std::uint64_t ring_numbers_sent(std::size_t count, std::size_t num_ranks, std::size_t rank);
 

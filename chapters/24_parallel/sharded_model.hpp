@@ -16,8 +16,8 @@ struct ShardedBlock {
 
     Communicator* ranks;
     std::vector<Real> shard;  // this rank's part
-    PreNormBlock* whole;      // where all parts are gathered
-    bool is_whole;            // and stay between uses (stage 2)
+    PreNormBlock* whole;      // the buffer in which all parts are gathered
+    bool is_whole;            // all parts stay in the buffer between uses (stage 2)
 
     const PreNormBlock& all_gather() const;
     const PreNormBlock& unshard() const { return is_whole ? *whole : all_gather(); }
@@ -40,7 +40,7 @@ Tensor3 block_backward(const ShardedBlock& block, const AttentionInputs& inputs,
 // rank while a step runs; their gradient is reduced at its end.
 class ShardedModel {
  public:
-    // The stage is gradients or parameters.
+    // Throws ValueError unless the stage is gradients or parameters.
     ShardedModel(Communicator& ranks, const Model& whole, ZeroStage stage);
     ShardedModel(const ShardedModel&) = delete;  // the blocks have pointers to the buffers
     ShardedModel& operator=(const ShardedModel&) = delete;

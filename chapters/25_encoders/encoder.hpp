@@ -18,8 +18,8 @@ struct WindowedLayers {
     bool has_window(std::size_t layer) const { return layer % full_every != 0; }
 };
 
-// The sizes of an encoder, under the names of Hugging Face's config.json. What differs between
-// BERT and ModernBERT is their blocks, and which of these settings there are.
+// The sizes of an encoder, under the names of Hugging Face's config.json. BERT and ModernBERT
+// differ in their blocks and in which of the optional settings they have.
 struct EncoderConfig {
     std::size_t vocab_size = 0;               // V
     std::size_t hidden_size = 0;              // C
@@ -84,8 +84,10 @@ struct NormOrIdentity {
         return norm ? (*norm)(hidden_states) : hidden_states;
     }
 };
-Tensor3 norm_backward(const NormOrIdentity& norm, const Tensor3& input,
-                      const Tensor3& output_gradient, NormOrIdentity& gradient);
+Tensor3 norm_backward(const NormOrIdentity& norm,
+                      const Tensor3& input,            // (B, T, C)
+                      const Tensor3& output_gradient,  // (B, T, C)
+                      NormOrIdentity& gradient);       // -> (B, T, C)
 
 // The blocks of chapter 08 with attention to both sides. Sources: "BERT" (Devlin et al., 2018);
 // "Smarter, Better, Faster, Longer" (Warner et al., 2024), ModernBERT.

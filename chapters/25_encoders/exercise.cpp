@@ -13,9 +13,9 @@ Vector predicted_seen_keys() {
 }
 
 // Exercise 25.2 — predict: mask_tokens gets 1,000 tokens, none of them special, with the
-// default probability. On average, how many labels are not ignored_label? How many inputs
-// become the mask token, how many another token than before (V = 10), and how many of the
-// labeled ones stay as they are?
+// default probability. On average, how many labels are not ignored_label? How many inputs are
+// replaced by the mask token, how many by a random token that is not the one before (V = 10),
+// and how many of the labeled ones stay as they are?
 Vector predicted_counts() {
     TODO("predicted_counts");
     // return {?, ?, ?, ?};

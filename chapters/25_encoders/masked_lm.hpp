@@ -15,7 +15,7 @@ struct MaskedLMHead {
     Activation activation = GELU;
     Linear decoder;  // (V, C); a weight of no elements: the word embeddings
 };
-// The rows before the decoder, (N, C), and what is between: the backward pass needs both.
+// What the head computes of N rows before its decoder. The backward pass needs all of it.
 struct MaskedLMHeadActivations {
     Matrix input;      // (N, C)
     Matrix projected;  // (N, C): after dense
@@ -55,7 +55,8 @@ inline constexpr Id ignored_label = -100;
 // Chooses tokens to predict, each with this probability: their labels are the tokens, those of
 // all others are ignored_label. Of the chosen ones, 80 % become the mask token, 10 % a random
 // token and 10 % stay. Special tokens and padding are never chosen. Source: "BERT" (Devlin et
-// al., 2018), section 3.1; Hugging Face, DataCollatorForLanguageModeling.
+// al., 2018), section 3.1; Hugging Face, DataCollatorForLanguageModeling. mask_tokens throws
+// ValueError if vocab_size is 0.
 struct MaskingOptions {
     Id mask_token_id = 0;
     std::size_t vocab_size = 0;      // V: random tokens are 0 to V - 1

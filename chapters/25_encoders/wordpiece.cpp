@@ -129,10 +129,10 @@ PreTokenizer bert_pre_tokenizer() {
             }};
 }
 
-std::string wordpiece_text(const std::string& token, const std::string& prefix, bool cleanup) {
-    const bool continues = !prefix.empty() && token.starts_with(prefix);
-    std::string text = continues ? token.substr(prefix.size()) : " " + token;
-    if (!cleanup) return text;
+namespace {
+
+// Source: Hugging Face tokenizers, decoders/wordpiece.rs, cleanup.
+std::string cleaned_up(std::string text) {
     const std::vector<std::pair<std::string, std::string>> replacements = {
         {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
         {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
@@ -140,6 +140,22 @@ std::string wordpiece_text(const std::string& token, const std::string& prefix, 
     for (const auto& [old_text, new_text] : replacements)
         text = replaced(text, old_text, new_text);
     return text;
+}
+
+}  // namespace
+
+std::string wordpiece_text(const std::string& token, const std::string& prefix, bool cleanup) {
+    const bool continues = token.starts_with(prefix);
+    std::string text = continues ? token.substr(prefix.size()) : " " + token;
+    return cleanup ? cleaned_up(std::move(text)) : text;
+}
+
+void decode_wordpieces(Tokenizer& tokenizer, const std::string& prefix, bool cleanup) {
+    tokenizer.first_token_bytes = tokenizer.token_bytes;
+    if (cleanup)
+        for (std::string& token : tokenizer.first_token_bytes) token = cleaned_up(token);
+    for (std::string& token : tokenizer.token_bytes)
+        if (!token.empty()) token = wordpiece_text(token, prefix, cleanup);
 }
 
 namespace {
@@ -164,7 +180,6 @@ Tokenizer special_tokens_of_bert(const WordPieceOptions& options) {
     };
     tokenizer.normalizers = {bert_normalizer({.lowercase = options.lowercase})};
     tokenizer.pre_tokenizers = {bert_pre_tokenizer()};
-    tokenizer.strip_leading_space = true;
     for (const std::string& token : options.special_tokens) {
         require(!token.empty(), "train_wordpiece: a special token is empty");
         require(!tokenizer.vocab.contains(token), "train_wordpiece: {} is given twice", token);
@@ -220,8 +235,8 @@ Tokenizer train_wordpiece(const std::string& text, const WordPieceOptions& optio
     tokenizer.merges.clear();
 
     // From here on, a token has the bytes to which decode cleans it up.
-    for (std::string& bytes : tokenizer.token_bytes)
-        bytes = wordpiece_text(tokenizer.spelling(bytes), continuing, true);
+    for (std::string& bytes : tokenizer.token_bytes) bytes = tokenizer.spelling(bytes);
+    decode_wordpieces(tokenizer, continuing, true);
     return tokenizer;
 }
 

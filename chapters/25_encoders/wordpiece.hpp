@@ -41,9 +41,12 @@ PreTokenizer bert_pre_tokenizer();
 
 // The text of a token within a decoded text: that of "##ing" is "ing", that of "play" " play".
 // With cleanup, the space before a punctuation mark is left out: that of "." is ".". Source:
-// Hugging Face tokenizers, decoders/wordpiece.rs. (It also leaves out the space before the
-// first token, as decode does; but it decodes "##ing" at the beginning of a text as "##ing".)
+// Hugging Face tokenizers, decoders/wordpiece.rs.
 std::string wordpiece_text(const std::string& token, const std::string& prefix, bool cleanup);
+
+// Replaces the spelling of each token by its text within a decoded text. The first token of a
+// text keeps its spelling, also its prefix: ["##ing"] decodes to "##ing".
+void decode_wordpieces(Tokenizer& tokenizer, const std::string& prefix, bool cleanup);
 
 // How a token is spelled in the vocabulary: ##ing, ▁the. Source: Hugging Face,
 // convert_ids_to_tokens.

@@ -12,9 +12,9 @@ IdVector predicted_buckets() {
     // return {?, ?, ?, ?};
 }
 
-// Exercise 26.2 — predict: a decoder has 6 layers with 8 heads of 64 features. For a text of
-// 100 tokens, it has written 10. How many numbers are in its caches, and how many when it has
-// written 20?
+// Exercise 26.2 — predict: a decoder has 6 layers with 8 heads of 64 features. The source has
+// 100 tokens, and the decoder has read 10 of its own: the start token and what it wrote. How
+// many numbers are in its caches, and how many when it has read 20?
 IdVector predicted_cached() {
     TODO("predicted_cached");
     // return {?, ?};

@@ -41,7 +41,8 @@ Matrix cross_attention(const CrossAttentionHead& head,
                        const Matrix& encoder_states,        // (S, C)
                        const IdVector& padding_mask,        // (S)
                        std::optional<EncodedKeys>& cache);  // -> (T, C)
-// Of one token: products in matrix products, those of softmax and division left out.
+// The multiply-adds of cross_attention for one token (T = 1): those of matrix products alone,
+// without division and softmax.
 std::uint64_t multiply_adds(std::uint64_t hidden_size, std::uint64_t head_dim,
                             std::uint64_t text_len, bool cache_is_full);
 

@@ -8,8 +8,8 @@ namespace exercise {
 // beyond 8; the last bucket has all that is farther.
 IdVector predicted_buckets() { return {3, 19, 10, 31}; }
 
-// Exercise 26.2 — predict: 2 * 6 * 8 * 64 numbers for each token of the text, which stay, and
-// for each written one.
+// Exercise 26.2 — predict: 2 * 6 * 8 * 64 numbers for each token of the source, which stay, and
+// for each one of the decoder.
 IdVector predicted_cached() { return {675840, 737280}; }
 
 // Exercise 26.3 — find the bug. The new tokens are not the first ones: query t has position
@@ -65,7 +65,8 @@ Matrix cross_attention(const CrossAttentionHead& head, const Matrix& hidden_stat
     return head.o_proj(context);
 }
 
-// q and o of the token, and its products with S keys and values; k and v of S tokens.
+// q_proj and o_proj of the token, its products with S keys and S values; with an empty cache,
+// also k_proj and v_proj of S tokens.
 std::uint64_t multiply_adds(std::uint64_t hidden_size, std::uint64_t head_dim,
                             std::uint64_t text_len, bool cache_is_full) {
     const std::uint64_t token = 2 * hidden_size * head_dim + 2 * text_len * head_dim;

@@ -52,7 +52,7 @@ std::vector<BestPath> viterbi(const std::vector<LatticeEdge>& edges, std::size_t
 // Removes white space and splits there. Source: Hugging Face tokenizers, WhitespaceSplit.
 PreTokenizer whitespace_split_pre_tokenizer();
 
-// The state of training. A token that was removed is in tokens and scores still.
+// The state of training. A removed token leaves vocab; tokens and scores keep it.
 struct UnigramTrainer {
     std::vector<std::string> tokens;  // by id
     Vocabulary vocab;
@@ -61,7 +61,8 @@ struct UnigramTrainer {
 };
 
 // The initial state: the words of the text, their characters, and all longer substrings, up to
-// a number of characters, that occur twice; each with its count times its length as weight.
+// max_piece_length characters, that occur at least twice; each with its count times its length
+// as weight. Throws TextError if the text has no words or is not UTF-8.
 UnigramTrainer make_unigram_trainer(const std::string& text, std::size_t max_piece_length);
 
 // The expectation step: how often each token occurs in the words if each segmentation has its

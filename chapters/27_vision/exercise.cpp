@@ -15,8 +15,8 @@ Vector predicted_tokens() {
     // return {?, ?, ?, ?};
 }
 
-// Exercise 27.2 — find the bug. For pictures that are twice as large, the accuracy is good; for
-// pictures that are twice as wide, it is not.
+// Exercise 27.2 — find the bug. For pictures that are twice as high and twice as wide, the
+// accuracy is good; for pictures that are only twice as wide, it is not.
 Matrix position_weights(const PatchGrid& from, const PatchGrid& to) {
     const Matrix rows = cubic_weights(from.rows, to.rows);
     const Matrix columns = cubic_weights(from.columns, to.columns);
@@ -26,7 +26,7 @@ Matrix position_weights(const PatchGrid& from, const PatchGrid& to) {
     for (std::size_t n = 0; n < num_to; ++n)
         for (std::size_t m = 0; m < num_from; ++m)
             weights(1 + n, 1 + m) =
-                rows(n / to.rows, m / from.rows) * columns(n % to.columns, m % from.columns);
+                rows(n % to.rows, m % from.rows) * columns(n / to.rows, m / from.rows);
     return weights;
 }
 

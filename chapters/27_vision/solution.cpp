@@ -7,8 +7,9 @@ namespace exercise {
 // the N patches has M² = 49 scores instead of N = 784.
 Vector predicted_tokens() { return {197, 768, 785, 16}; }
 
-// Exercise 27.2 — find the bug. The row of patch n is n / columns. In a square grid, rows and
-// columns are equal.
+// Exercise 27.2 — find the bug. Patches are numbered row by row, so that the row of patch n is
+// n / columns. Numbered column by column, a square grid has the same weights, because its rows
+// and columns are interpolated alike.
 Matrix position_weights(const PatchGrid& from, const PatchGrid& to) {
     const Matrix rows = cubic_weights(from.rows, to.rows);
     const Matrix columns = cubic_weights(from.columns, to.columns);

@@ -18,13 +18,16 @@ Tensor4 normalize_pixels(const Tensor4& pixels,     // (B, channels, height, wid
 Tensor3 patchify(const Tensor4& pixel_values,  // (B, channels, height, width)
                  std::size_t patch_size);      // P -> (B, N, channels * P * P)
 
+// The rows and columns of patches, and those of a picture.
 struct PatchGrid {
     std::size_t rows = 0, columns = 0;
 };
-PatchGrid grid_of(const Tensor4& pixel_values, std::size_t patch_size);
+PatchGrid grid_of(const Tensor4& pixel_values,  // (B, channels, height, width)
+                  std::size_t patch_size);      // P, which divides both sides
 
 // Positions of one grid as weighted sums of those of another: bicubic interpolation, the class
-// token's (row and column 0) apart. Source: Hugging Face, interpolate_pos_encoding.
+// token's (row and column 0) apart. N is the number of patches of `from`, N' that of `to`.
+// Source: Hugging Face, interpolate_pos_encoding.
 Matrix position_weights(const PatchGrid& from, const PatchGrid& to);  // (1 + N', 1 + N)
 
 // The sizes of a ViT, under the names of Hugging Face's config.json.
@@ -54,9 +57,11 @@ struct PatchEmbeddings {
 
     Tensor3 operator()(const Tensor4& pixel_values) const;  // -> (B, 1 + N, C)
 };
+// Accumulates the gradients of projection, class token and positions.
 void embeddings_backward(const PatchEmbeddings& embeddings, const Tensor4& pixel_values,
                          const Tensor3& output_gradient,  // (B, 1 + N, C)
-                         PatchEmbeddings& gradient);      // accumulated
+                         PatchEmbeddings& gradient);
+// Each of the 1 + N tokens sees all of its picture; angles of 0 leave out RoPE.
 EncoderInputs encoder_inputs(const VitConfig& config, const Tensor4& pixel_values);
 void add_parameters(ParameterList& list, const std::string& name, PatchEmbeddings& embeddings);
 

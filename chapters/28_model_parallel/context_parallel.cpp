@@ -37,7 +37,7 @@ void pass_on(Communicator& ranks, const ZigzagChunks& chunks, KeysValues& block)
 }
 
 // The rows of a head's queries and keys that meet, and the heads.
-struct Pair {
+struct ChunkPair {
     std::size_t b, h, kv_head;
     Part queries, keys;
     bool is_causal;  // the same chunk: query t sees keys 0 to t; otherwise all
@@ -62,8 +62,8 @@ void for_chunks_and_heads(const RingAttention::Inputs& inputs, const Communicato
             if (of_keys > of_queries) continue;  // all masked
             for (std::size_t b = 0; b < queries.shape(0); ++b)
                 for (std::size_t h = 0; h < queries.shape(1); ++h)
-                    visit(Pair{b, h, h / group_size, rows(ranks.rank(), q),
-                               rows(block.owner, k), of_keys == of_queries});
+                    visit(ChunkPair{b, h, h / group_size, rows(ranks.rank(), q),
+                                    rows(block.owner, k), of_keys == of_queries});
         }
 }
 
@@ -172,16 +172,17 @@ ForwardPass<RingAttentionActivations> attention_forward(const RingAttention& att
     KeysValues block{ranks->rank(), saved.rotated.keys, saved.rotated.values};
     for (std::size_t step = 0; step < ranks->size(); ++step) {
         if (step > 0) pass_on(*ranks, inputs.chunks, block);
-        for_chunks_and_heads(inputs, *ranks, block, saved.rotated.queries, [&](const Pair& p) {
-            const BlockAttention result = attend_to_block(
-                head_view(saved.rotated.queries, p.b, p.h)
-                    .rows(p.queries.begin, p.queries.size),
-                head_view(block.keys, p.b, p.kv_head).rows(p.keys.begin, p.keys.size),
-                head_view(block.values, p.b, p.kv_head).rows(p.keys.begin, p.keys.size),
-                p.is_causal);
-            merge(head_view(saved.context, p.b, p.h).rows(p.queries.begin, p.queries.size),
-                  {&saved.log_sum_exp(p.b, p.h, p.queries.begin), p.queries.size}, result);
-        });
+        for_chunks_and_heads(
+            inputs, *ranks, block, saved.rotated.queries, [&](const ChunkPair& p) {
+                const BlockAttention result = attend_to_block(
+                    head_view(saved.rotated.queries, p.b, p.h)
+                        .rows(p.queries.begin, p.queries.size),
+                    head_view(block.keys, p.b, p.kv_head).rows(p.keys.begin, p.keys.size),
+                    head_view(block.values, p.b, p.kv_head).rows(p.keys.begin, p.keys.size),
+                    p.is_causal);
+                merge(head_view(saved.context, p.b, p.h).rows(p.queries.begin, p.queries.size),
+                      {&saved.log_sum_exp(p.b, p.h, p.queries.begin), p.queries.size}, result);
+            });
     }
     return {project_output(layer, saved.context), std::move(saved)};
 }
@@ -202,7 +203,7 @@ Tensor3 attention_backward(const RingAttention& attention, const RingAttention::
     KeysValues block_gradient{ranks->rank(), xt::zeros<Real>(block.keys.shape()),
                               xt::zeros<Real>(block.values.shape())};
     for (std::size_t step = 0; step < ranks->size(); ++step) {
-        for_chunks_and_heads(inputs, *ranks, block, queries, [&](const Pair& p) {
+        for_chunks_and_heads(inputs, *ranks, block, queries, [&](const ChunkPair& p) {
             const auto q_rows = [&](const auto& view) {
                 return view.rows(p.queries.begin, p.queries.size);
             };

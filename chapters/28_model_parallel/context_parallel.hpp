@@ -1,4 +1,4 @@
-// Chapter 28, file 4 of 5: context parallelism. Each rank has some tokens of a sequence, and
+// Chapter 28, file 4 of 10: context parallelism. Each rank has some tokens of a sequence, and
 // the keys and values go around a ring.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Chapter 28 — What if a model does not fit on one machine? This program divides layers, the
-// list of layers and the tokens of a sequence among ranks, and takes a step of training with
-// each.
+// list of layers, the tokens of a sequence and experts among ranks, and takes a step of
+// training with each.
 #include "chapters/28_model_parallel/demo/mesh_plan.hpp"
 #include "chapters/28_model_parallel/demo/model_axes.hpp"
 #include "common/system/options.hpp"
@@ -21,6 +21,8 @@ int main(int argc, char** argv) {
         one_step_of_a_pipeline(options.seed());
         zigzag_chunks();
         one_step_of_ring_attention(options.seed());
+        rows_of_an_all_to_all(options.seed());
+        one_step_of_expert_parallelism(options.seed());
         picture_of_a_mesh();
         planned_and_counted_bytes(options.seed());
         split_of_published_model();

@@ -36,7 +36,8 @@ Mesh make_mesh(Communicator& ranks, const MeshSizes& sizes) {
             group(&MeshCoordinates::data),
             group(&MeshCoordinates::pipeline),
             group(&MeshCoordinates::context),
-            group(&MeshCoordinates::tensor)};
+            group(&MeshCoordinates::tensor),
+            &ranks};
 }
 
 }  // namespace llm

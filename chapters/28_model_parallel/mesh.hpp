@@ -1,4 +1,4 @@
-// Chapter 28, file 5 of 5: a mesh. The axes of this chapter and data parallelism, together.
+// Chapter 28, file 6 of 10: a mesh. The axes of this chapter and data parallelism, together.
 #pragma once
 
 #include <memory>
@@ -31,6 +31,7 @@ struct Mesh {
     MeshSizes sizes;
     MeshCoordinates at;
     std::unique_ptr<Communicator> data, pipeline, context, tensor;
+    Communicator* all;
 };
 // All ranks call it. Throws ValueError unless the product of the sizes is the number of ranks.
 Mesh make_mesh(Communicator& ranks, const MeshSizes& sizes);

@@ -1,5 +1,5 @@
-// Chapter 28, file 6 of 8: the plan of a mesh, computed from sizes alone: what each rank has of
-// a model, and what it computes. No model is made.
+// Chapter 28, file 8 of 10: the plan of a mesh, computed from sizes alone: what each rank has
+// of a model, and what it computes. No model is made.
 #pragma once
 
 #include "chapters/24_parallel/training_memory.hpp"

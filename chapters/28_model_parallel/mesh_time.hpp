@@ -1,4 +1,4 @@
-// Chapter 28, file 8 of 8: how long a step on a mesh takes, estimated.
+// Chapter 28, file 10 of 10: how long a step on a mesh takes, estimated.
 #pragma once
 
 #include "chapters/28_model_parallel/mesh_traffic.hpp"

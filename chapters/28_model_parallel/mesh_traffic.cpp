@@ -65,14 +65,12 @@ struct PlannedRank {
     }
 };
 
-// The gradients of all parameters, added over the ranks of a ring. Their messages are those of
-// chapter 24's flat_parameters, one vector for each layer and one for the rest.
+// The gradients of all parameters, flattened and added over the ranks of a ring.
 Sent all_gradients(const PlannedRank& rank, const RingRank& ring) {
-    Sent sent;
+    std::uint64_t count = 0;
     for (const PlannedParameter& parameter : parameters_of_part(rank.step, rank.number))
-        sent += ring.all_reduce(parameter.size);
-    sent.messages = (rank.part.num_hidden_layers + 1) * ring.all_reduce(1).messages;
-    return sent;
+        count += parameter.size;
+    return ring.all_reduce(count);
 }
 
 // The sum of a layer's output, or the hidden states of which each rank has a part: the two

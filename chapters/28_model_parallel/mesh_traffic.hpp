@@ -1,4 +1,4 @@
-// Chapter 28, file 7 of 8: what each rank of a mesh sends in a step of training.
+// Chapter 28, file 9 of 10: what each rank of a mesh sends in a step of training.
 #pragma once
 
 #include <string>

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "chapters/28_model_parallel/context_parallel.hpp"
+
 namespace llm {
 
 StageSchedule gpipe_schedule(std::size_t num_micro_batches) {
@@ -122,8 +124,9 @@ HeadLoss head_forward_backward(const Model& model, const Tensor3& last_hidden_st
 std::array<std::size_t, 3> shape_of_states(const Model& model, const IdMatrix& input_ids) {
     return {input_ids.shape(0), input_ids.shape(1), model.config.hidden_size};
 }
-std::array<std::size_t, 3> shape_of_states(const TensorParallelModel& part,
-                                           const IdMatrix& input_ids) {
+template <class Layer>
+std::array<std::size_t, 3> shape_of_states(
+    const DecoderModel<Layer, TensorParallelConfig>& part, const IdMatrix& input_ids) {
     const auto& [ranks, sequence_parallel, seq_len] = part.config.group;
     const std::size_t T = input_ids.shape(1);
     return {input_ids.shape(0),
@@ -151,7 +154,7 @@ PipelineStage<AnyModel> pipeline_stage(const AnyModel& model, Communicator& rank
 
 template <class AnyModel>
 double run_schedule(const PipelineStage<AnyModel>& stage, const StageSchedule& schedule,
-                    const std::vector<MicroBatch>& micro_batches, AnyModel& gradient) {
+                    const MicroBatchesOf<AnyModel>& micro_batches, AnyModel& gradient) {
     using Layer = typename decltype(stage.part.layers)::value_type;
     const AnyModel& part = stage.part;
     std::map<std::size_t, MicroBatchActivations<Layer>> in_flight;
@@ -210,13 +213,18 @@ void sum_tied_gradients(const PipelineStage<AnyModel>& stage, AnyModel& gradient
 
 template PipelineStage<Model> pipeline_stage(const Model&, Communicator&);
 template double run_schedule(const PipelineStage<Model>&, const StageSchedule&,
-                             const std::vector<MicroBatch>&, Model&);
+                             const MicroBatchesOf<Model>&, Model&);
 template void sum_tied_gradients(const PipelineStage<Model>&, Model&);
 template PipelineStage<TensorParallelModel> pipeline_stage(const TensorParallelModel&,
                                                            Communicator&);
 template double run_schedule(const PipelineStage<TensorParallelModel>&, const StageSchedule&,
-                             const std::vector<MicroBatch>&, TensorParallelModel&);
+                             const MicroBatchesOf<TensorParallelModel>&, TensorParallelModel&);
 template void sum_tied_gradients(const PipelineStage<TensorParallelModel>&,
                                  TensorParallelModel&);
+using RingModel = TensorParallelModelWith<RingAttention>;
+template PipelineStage<RingModel> pipeline_stage(const RingModel&, Communicator&);
+template double run_schedule(const PipelineStage<RingModel>&, const StageSchedule&,
+                             const MicroBatchesOf<RingModel>&, RingModel&);
+template void sum_tied_gradients(const PipelineStage<RingModel>&, RingModel&);
 
 }  // namespace llm

@@ -1,4 +1,4 @@
-// Chapter 28, file 3 of 5: a pipeline. Each rank has some of the layers, and the micro-batches
+// Chapter 28, file 3 of 10: a pipeline. Each rank has some of the layers, and the micro-batches
 // of a step pass through the ranks one after another.
 #pragma once
 
@@ -57,11 +57,15 @@ template <class AnyModel>
 PipelineStage<AnyModel> pipeline_stage(const AnyModel& model, Communicator& ranks);
 
 // One micro-batch, and its share of the tokens of the step.
-struct MicroBatch {
+template <class Inputs>
+struct MicroBatchWith {
     IdMatrix input_ids, targets;  // (B, T)
-    AttentionInputs inputs;       // of T positions
+    Inputs inputs;                // of attention, for T positions
     Real share;
 };
+using MicroBatch = MicroBatchWith<AttentionInputs>;
+template <class AnyModel>
+using MicroBatchesOf = std::vector<MicroBatchWith<typename AnyModel::Attention::Inputs>>;
 
 // What a stage keeps of a micro-batch from its forward to its backward pass.
 template <class Layer>
@@ -75,7 +79,7 @@ struct MicroBatchActivations {
 // Each backward pass uses what its forward pass has saved.
 template <class AnyModel>
 double run_schedule(const PipelineStage<AnyModel>& stage, const StageSchedule& schedule,
-                    const std::vector<MicroBatch>& micro_batches, AnyModel& gradient);
+                    const MicroBatchesOf<AnyModel>& micro_batches, AnyModel& gradient);
 
 // Adds up the two gradients of a tied matrix, that of the embedding on the first stage and that
 // of the head on the last one, so that both stages update it equally.

@@ -30,7 +30,6 @@ Rows rows_of_parameter(const Parameter& parameter) {
 }
 
 // Copies this rank's slice from the whole parameter, or into it.
-enum class CopyDirection { to_part, to_whole };
 void copy_slice(const Rows& whole, const Rows& part, const Slice& slice,
                 CopyDirection direction) {
     const auto [begin, size] = slice.part;
@@ -46,7 +45,8 @@ void copy_slice(const Rows& whole, const Rows& part, const Slice& slice,
     }
 }
 
-// Copies the slices of all parameters of a rank's part.
+}  // namespace
+
 void copy_slices(const Config& config, const TensorParallelGroup& group, Model& whole,
                  const std::vector<Parameter>& part, CopyDirection direction) {
     std::map<std::string, Parameter> by_name;
@@ -59,8 +59,6 @@ void copy_slices(const Config& config, const TensorParallelGroup& group, Model& 
                        rows_of_parameter(parameter), slice, direction);
     }
 }
-
-}  // namespace
 
 Tensor3 TensorParallelGroup::gather(const Tensor3& hidden_states) const {
     if (!sequence_parallel) return hidden_states;
@@ -85,13 +83,6 @@ Tensor3 TensorParallelGroup::sum(const Tensor3& partial_sums) const {
         tokens_of(by_token, part_of(seq_len, ranks->size(), ranks->rank())));
 }
 
-AttentionLayer::Output TensorParallelAttention::operator()(const Tensor3& hidden_states,
-                                                           const AttentionInputs& inputs,
-                                                           LayerCache* cache) const {
-    auto [output, attentions] = part(group.gather(hidden_states), inputs, cache);
-    return {group.sum(output), std::move(attentions)};
-}
-
 ForwardPass<MlpActivations> mlp_forward(const TensorParallelMlp& mlp, const Tensor3& input) {
     auto [output, saved] = mlp_forward(mlp.part, mlp.group.gather(input));
     return {mlp.group.sum(output), std::move(saved)};
@@ -101,22 +92,6 @@ Tensor3 mlp_backward(const TensorParallelMlp& mlp, const MlpActivations& saved,
                      const Tensor3& output_gradient, TensorParallelMlp& gradient) {
     return mlp.group.sum(
         mlp_backward(mlp.part, saved, mlp.group.gather(output_gradient), gradient.part));
-}
-
-ForwardPass<AttentionActivations> attention_forward(const TensorParallelAttention& attention,
-                                                    const Tensor3& input,
-                                                    const AttentionInputs& inputs,
-                                                    Generator* dropout_generator) {
-    auto [output, saved] = attention_forward(attention.part, attention.group.gather(input),
-                                             inputs, dropout_generator);
-    return {attention.group.sum(output), std::move(saved)};
-}
-
-Tensor3 attention_backward(const TensorParallelAttention& attention,
-                           const AttentionInputs& inputs, const AttentionActivations& saved,
-                           const Tensor3& output_gradient, TensorParallelAttention& gradient) {
-    return attention.group.sum(attention_backward(
-        attention.part, inputs, saved, attention.group.gather(output_gradient), gradient.part));
 }
 
 Slice slice_of(const Config& config, const std::string& name,
@@ -191,12 +166,12 @@ Model gather(const TensorParallelModel& part, const Model& like) {
     return whole;
 }
 
-void sum_partial_gradients(const Config& config, TensorParallelModel& gradient) {
-    const TensorParallelGroup& group = gradient.config.group;
+void sum_partial_gradients(const Config& config, const TensorParallelGroup& group,
+                           const std::vector<Parameter>& gradient) {
     const std::size_t n = group.ranks->size(), rank = group.ranks->rank();
     const std::size_t copies = slice_of(config, "k_proj", group).num_copies;
     const std::unique_ptr<Communicator> same_heads = group.ranks->split(rank / copies);
-    for (const Parameter& parameter : named_parameters(gradient)) {
+    for (const Parameter& parameter : gradient) {
         const Slice slice = slice_of(config, parameter.name, group);
         if (!slice.partial_gradients || slice.num_copies == 1) continue;
         (slice.num_copies == n ? *group.ranks : *same_heads).all_reduce(parameter.values);

@@ -1,4 +1,4 @@
-// Chapter 28, file 1 of 5: tensor parallelism. Each rank has some heads, some features of each
+// Chapter 28, file 1 of 10: tensor parallelism. Each rank has some heads, some features of each
 // MLP and some tokens of the vocabulary, and all ranks compute the same sequences.
 #pragma once
 
@@ -35,16 +35,23 @@ struct TensorParallelMlp : TensorParallel<GatedMlp> {  // F/n features
         return group.sum(part(group.gather(hidden_states)));
     }
 };
-struct TensorParallelAttention : TensorParallel<AttentionLayer> {  // H/n query heads
-    using Inputs = AttentionInputs;
-    using Cache = LayerCache;
+template <class Attention>  // of chapter 05, or a later one
+struct TensorParallelAttentionWith : TensorParallel<Attention> {  // H/n query heads
+    using Inputs = typename Attention::Inputs;
+    using Cache = typename Attention::Cache;
 
     AttentionLayer::Output operator()(const Tensor3& hidden_states,
-                                      const AttentionInputs& inputs,  // of T positions
-                                      LayerCache* cache = nullptr) const;
+                                      const Inputs& inputs,  // of T positions
+                                      Cache* cache = nullptr) const {
+        auto [output, attentions] =
+            this->part(this->group.gather(hidden_states), inputs, cache);
+        return {this->group.sum(output), std::move(attentions)};
+    }
 };
-using TensorParallelBlock =
-    PreNormBlockWith<RMSNorm, TensorParallelMlp, TensorParallelAttention>;
+template <class Attention>
+using TensorParallelBlockWith =
+    PreNormBlockWith<RMSNorm, TensorParallelMlp, TensorParallelAttentionWith<Attention>>;
+using TensorParallelBlock = TensorParallelBlockWith<AttentionLayer>;
 // A rank's part of a model. Embedding and head have the rows of its part of the vocabulary, and
 // the sizes of the configuration are those of the part.
 struct TensorParallelConfig : Config {
@@ -52,18 +59,32 @@ struct TensorParallelConfig : Config {
     Part vocabulary;  // of the whole_vocab_size tokens, V
     std::size_t whole_vocab_size;
 };
-using TensorParallelModel = DecoderModel<TensorParallelBlock, TensorParallelConfig>;
+template <class Attention>
+using TensorParallelModelWith =
+    DecoderModel<TensorParallelBlockWith<Attention>, TensorParallelConfig>;
+using TensorParallelModel = TensorParallelModelWith<AttentionLayer>;
 
 ForwardPass<MlpActivations> mlp_forward(const TensorParallelMlp& mlp, const Tensor3& input);
 Tensor3 mlp_backward(const TensorParallelMlp& mlp, const MlpActivations& saved,
                      const Tensor3& output_gradient, TensorParallelMlp& gradient);
-ForwardPass<AttentionActivations> attention_forward(const TensorParallelAttention& attention,
-                                                    const Tensor3& input,
-                                                    const AttentionInputs& inputs,
-                                                    Generator* dropout_generator = nullptr);
-Tensor3 attention_backward(const TensorParallelAttention& attention,
-                           const AttentionInputs& inputs, const AttentionActivations& saved,
-                           const Tensor3& output_gradient, TensorParallelAttention& gradient);
+template <class Attention>
+auto attention_forward(const TensorParallelAttentionWith<Attention>& attention,
+                       const Tensor3& input, const typename Attention::Inputs& inputs,
+                       Generator* dropout_generator = nullptr) {
+    const auto& [part, group] = static_cast<const TensorParallel<Attention>&>(attention);
+    auto [output, saved] =
+        attention_forward(part, group.gather(input), inputs, dropout_generator);
+    return ForwardPass<decltype(saved)>{group.sum(output), std::move(saved)};
+}
+template <class Attention, class Activations>
+Tensor3 attention_backward(const TensorParallelAttentionWith<Attention>& attention,
+                           const typename Attention::Inputs& inputs, const Activations& saved,
+                           const Tensor3& output_gradient,
+                           TensorParallelAttentionWith<Attention>& gradient) {
+    const auto& [part, group] = static_cast<const TensorParallel<Attention>&>(attention);
+    return group.sum(
+        attention_backward(part, inputs, saved, group.gather(output_gradient), gradient.part));
+}
 template <class Layer>
 void add_parameters(ParameterList& list, const std::string& name,
                     TensorParallel<Layer>& layer) {
@@ -90,8 +111,18 @@ TensorParallelModel tensor_parallel_part(const Model& whole, const TensorParalle
 // The whole model, or gradient, on each rank; `like` has its sizes.
 Model gather(const TensorParallelModel& part, const Model& like);
 
+// Copies this rank's slices of parameters, which have the names of the whole ones. If several
+// ranks have the same slice, the first of them writes it into the whole model.
+enum class CopyDirection { to_part, to_whole };
+void copy_slices(const Config& config, const TensorParallelGroup& group, Model& whole,
+                 const std::vector<Parameter>& part, CopyDirection direction);
+
 // Adds up the partial gradients of copies: of a key and value head that several ranks have, of
 // QK norms and, with sequence parallelism, of all norms.
-void sum_partial_gradients(const Config& config, TensorParallelModel& gradient);
+void sum_partial_gradients(const Config& config, const TensorParallelGroup& group,
+                           const std::vector<Parameter>& gradient);
+inline void sum_partial_gradients(const Config& config, TensorParallelModel& gradient) {
+    sum_partial_gradients(config, gradient.config.group, named_parameters(gradient));
+}
 
 }  // namespace llm

@@ -32,14 +32,13 @@ std::vector<double> log_sum_exp_over_ranks(Communicator& ranks, const Matrix& lo
     return all;
 }
 
-// The part's own vocabulary is smaller, so ids are compared with that of the whole model.
-void check_ids(const TensorParallelModel& part, const IdMatrix& input_ids) {
-    Config whole = part.config;
-    whole.vocab_size = part.config.whole_vocab_size;
+}  // namespace
+
+void check_ids(const TensorParallelConfig& config, const IdMatrix& input_ids) {
+    Config whole = config;
+    whole.vocab_size = config.whole_vocab_size;
     check_input(whole, input_ids);
 }
-
-}  // namespace
 
 VocabularyParallelLoss vocabulary_parallel_cross_entropy(Communicator& ranks,
                                                          const Tensor3& logits,
@@ -84,34 +83,6 @@ void vocabulary_parallel_embedding_backward(Part vocabulary, const IdMatrix& inp
             if (const auto row = own_row(input_ids(b, t), vocabulary))
                 for (std::size_t c = 0; c < gradient.shape(1); ++c)
                     gradient(*row, c) += output_gradient(b, t, c);
-}
-
-Tensor3 embed_tokens(const TensorParallelModel& part, const IdMatrix& input_ids) {
-    check_ids(part, input_ids);
-    return part.config.group.sum(
-        vocabulary_parallel_embedding(part.embed_tokens, part.config.vocabulary, input_ids));
-}
-
-void embed_tokens_backward(const TensorParallelModel& part, const IdMatrix& input_ids,
-                           const Tensor3& output_gradient, TensorParallelModel& gradient) {
-    vocabulary_parallel_embedding_backward(part.config.vocabulary, input_ids,
-                                           part.config.group.gather(output_gradient),
-                                           gradient.embed_tokens);
-}
-
-HeadLoss head_forward_backward(const TensorParallelModel& part,
-                               const Tensor3& last_hidden_state, const IdMatrix& targets,
-                               Real share, TensorParallelModel& gradient) {
-    check_ids(part, targets);
-    const TensorParallelGroup& group = part.config.group;
-    const Tensor3 normalized = group.gather(part.norm(last_hidden_state));  // (B, T, C)
-    const auto [loss, logits_gradient] = vocabulary_parallel_cross_entropy(
-        *group.ranks, lm_head(part.head(), normalized), targets, part.config.vocabulary);
-    Matrix& head_gradient = part.lm_head ? *gradient.lm_head : gradient.embed_tokens;
-    const Tensor3 normalized_gradient = group.sum(
-        lm_head_backward(part.head(), normalized, logits_gradient * share, head_gradient));
-    return {loss,
-            norm_backward(part.norm, last_hidden_state, normalized_gradient, gradient.norm)};
 }
 
 double forward_backward(const TensorParallelModel& part, const IdMatrix& input_ids,

@@ -16,9 +16,11 @@ if(NOT EMSCRIPTEN)
   app(model chapters/models/main.cpp)
   target_link_libraries(model models options)
 
-  # On ranks, with chapter 24's steps; mpirun starts them, where there is an MPI library.
-  add_library(ranks_strategy STATIC chapters/apps/train/ranks_strategy.cpp)
-  target_link_libraries(ranks_strategy PUBLIC training_run lesson_24_parallel)
+  # On ranks, with the steps of chapters 24 and 28; mpirun starts them, where there is an MPI
+  # library.
+  add_library(ranks_strategy STATIC chapters/apps/train/ranks_strategy.cpp
+                                    chapters/apps/train/mesh_strategy.cpp)
+  target_link_libraries(ranks_strategy PUBLIC training_run lesson_28_model_parallel)
   target_precompile_headers(ranks_strategy REUSE_FROM options)
   target_compile_options(ranks_strategy PRIVATE ${for_programs})
   add_tests(apps/train ranks_strategy)
@@ -101,8 +103,8 @@ endif()
 
 # Times chapters 24 and 28 on the ranks of mpirun.
 if(MPI_CXX_FOUND)
-  add_executable(bench_parallel EXCLUDE_FROM_ALL chapters/apps/bench/parallel/main.cpp
-                 chapters/apps/bench/parallel/mesh.cpp
+  file(GLOB bench_parallel CONFIGURE_DEPENDS chapters/apps/bench/parallel/*.cpp)
+  add_executable(bench_parallel EXCLUDE_FROM_ALL ${bench_parallel}
                  chapters/28_model_parallel/demo/step_on_mesh.cpp)
   target_link_libraries(bench_parallel lesson_28_model_parallel training_run mpi_ranks)
   target_precompile_headers(bench_parallel REUSE_FROM common)

@@ -48,10 +48,10 @@ class Gguf {
     const std::vector<std::int64_t>& integers(const std::string& key) const;
     const std::vector<double>& numbers(const std::string& key) const;
     std::vector<bool> flags(const std::string& key) const;  // booleans, or integers: not 0
-    // Rejects the first key with this prefix that no accessor has read, unless its value is
-    // false, 0 or empty, or what follows the prefix may be unread.
     // The value of a key that has a number or true (1); it does not count as read.
     std::optional<double> any_number(const std::string& key) const;
+    // Rejects the first key with this prefix that no accessor has read, unless its value is
+    // false, 0 or empty, or what follows the prefix may be unread.
     void reject_unread(const std::string& prefix,
                        const std::set<std::string>& may_be_unread) const;
 

@@ -38,6 +38,11 @@ void check_encodings(const Tokenizer& tokenizer, const std::string& kind) {
         CHECK(ids == expected.ids("ids"));
         CHECK(types == expected.ids("type_ids"));
     }
+    // The first token of a text keeps its prefix.
+    const auto id = [&](const char* token) { return tokenizer.vocab.at(token); };
+    CHECK(tokenizer.decode({id("##ing")}) == "##ing");
+    CHECK(tokenizer.decode({2, id("##ing"), id("##ing"), id("text"), id("."), 3}) ==
+          "##inging text.");
 }
 
 std::string tokenizer_json_of(const std::string& kind) {
@@ -220,6 +225,11 @@ TEST_CASE("GGUF: missing settings of BERT's tokenizer are llama.cpp's") {
     edit_gguf(file, copy,
               {{prefix + "add_bos_token", false}, {prefix + "add_eos_token", true}});
     CHECK(load_tokenizer(copy).encode("") == std::vector<Id>{2, 3});
+    // Ids of the model without a token decode to nothing.
+    const Id size = Id(load_tokenizer(file).vocab_size());
+    const Tokenizer padded = load_tokenizer(file, std::size_t(size) + 2);
+    CHECK(padded.decode({size, padded.vocab.at("##ing"), size + 1, padded.vocab.at("the")}) ==
+          "##ing the");
     edit_gguf(file, copy, {{prefix + "seperator_token_id", std::int64_t{0xFFFFFFFF}}});
     CHECK_THROWS_WITH_AS(
         load_tokenizer(copy),

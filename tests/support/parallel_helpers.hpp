@@ -82,16 +82,18 @@ inline Result on_ranks(Communicator& ranks, const Task& task, ZeroStage stage,
 }
 
 // Compares each parameter: the largest difference, as a share of the largest entry. (An entry
-// of the gradient that is rounding alone, k_proj's bias, is compared with the largest of all.)
+// of the gradient that is rounding alone, k_proj's bias, is compared with that share of the
+// largest of all.)
 inline void check_equal_parameters(const std::vector<Parameter>& a,
-                                   const std::vector<Parameter>& e, double tolerance) {
+                                   const std::vector<Parameter>& e, double tolerance,
+                                   double share_of_largest = 1e-4) {
     REQUIRE(a.size() == e.size());
     double largest_of_all = 0;
     for (const Parameter& parameter : e)
         for (const Real x : parameter.values)
             largest_of_all = std::max(largest_of_all, std::abs(double(x)));
     for (std::size_t p = 0; p < e.size(); ++p) {
-        double largest = 1e-4 * largest_of_all, difference = 0;
+        double largest = share_of_largest * largest_of_all, difference = 0;
         for (std::size_t i = 0; i < e[p].values.size(); ++i) {
             largest = std::max(largest, std::abs(double(e[p].values[i])));
             difference =
@@ -102,8 +104,10 @@ inline void check_equal_parameters(const std::vector<Parameter>& a,
     }
 }
 
-inline void check_equal(Model actual, Model expected, double tolerance) {
-    check_equal_parameters(named_parameters(actual), named_parameters(expected), tolerance);
+inline void check_equal(Model actual, Model expected, double tolerance,
+                        double share_of_largest = 1e-4) {
+    check_equal_parameters(named_parameters(actual), named_parameters(expected), tolerance,
+                           share_of_largest);
 }
 
 inline constexpr std::array all_stages = {ZeroStage::none, ZeroStage::optimizer_states,

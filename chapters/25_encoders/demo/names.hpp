@@ -18,6 +18,7 @@ std::vector<Id> encode_name(const std::string& name);
 std::string letter_text(Id id);  // "a", "[MASK]"
 BatchEncoding encode_names(const std::vector<std::string>& names);
 
+// The names of assets/data/names.txt in random order; the last 1,000 are held out.
 struct Names {
     std::vector<std::string> train, held_out;
 };

@@ -1,4 +1,4 @@
-// Chapter 28: the model divided among ranks: layers, stages, tokens.
+// Chapter 28: the model divided among ranks: layers, stages, tokens, experts.
 #pragma once
 
 #include <cstdint>
@@ -13,5 +13,7 @@ void pipeline_schedules();
 void one_step_of_a_pipeline(std::uint32_t seed);
 void zigzag_chunks();
 void one_step_of_ring_attention(std::uint32_t seed);
+void rows_of_an_all_to_all(std::uint32_t seed);
+void one_step_of_expert_parallelism(std::uint32_t seed);
 
 }  // namespace llm

@@ -31,7 +31,8 @@ void add_text_options(Options& options, TrainingText& text, std::string& special
 void reject_options_of_decoders(const Options& options) {
     for (const char* name :
          {"--num-key-value-heads", "--qk-norm", "--attention-dropout", "--optimizer", "--ranks",
-          "--zero", "--cross-documents", "--special-tokens", "--individual-digits"})
+          "--zero", "--tensor", "--pipeline", "--context", "--cross-documents",
+          "--special-tokens", "--individual-digits"})
         require(!options.given(name), "{} is not for --masked-lm", name);
 }
 
@@ -68,7 +69,10 @@ int main(int argc, char** argv) {
             return train_masked_lm(task, folder, text,
                                    limited ? std::optional<double>(minutes) : std::nullopt);
         }
-        const auto strategy = process.strategy(ranks, options, task.args, argc, argv);
+        require(ranks.axes.is_one_rank() || !text.has_documents() || text.cross_documents,
+                "--tensor, --pipeline and --context need --cross-documents: their attention "
+                "has no masks of documents");
+        const auto strategy = process.strategy(ranks, options, task, argc, argv);
         text.special_tokens = split_at_spaces(special_tokens);
         train_on_text(std::move(task), folder, text,
                       limited ? std::optional<double>(minutes) : std::nullopt, generator,

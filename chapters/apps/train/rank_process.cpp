@@ -13,8 +13,9 @@ namespace llm::runs {
 namespace {
 
 void check_options(const RankOptions& given, const Options& options) {
-    require(started_as_rank() || given.num_ranks > 0 || !options.given("--zero"),
-            "--zero needs --ranks");
+    for (const char* name : {"--zero", "--tensor", "--pipeline", "--context"})
+        require(started_as_rank() || given.num_ranks > 0 || !options.given(name),
+                "{} needs --ranks", name);
     if (!started_as_rank() && given.num_ranks == 0) return;
 #ifndef LLM_MPI
     throw ValueError(
@@ -33,11 +34,26 @@ void add_rank_options(Options& options, RankOptions& given) {
     options.count("--zero", given.zero, 0, 3,
                   "what each rank has only a shard of: 1 moving averages, 2 also gradients, 3 "
                   "also parameters");
+    options.count("--tensor", given.axes.tensor, 1, 1024, "ranks that share each layer");
+    options.count("--pipeline", given.axes.pipeline, 1, 1024,
+                  "ranks with some of the layers each");
+    options.count("--context", given.axes.context, 1, 1024,
+                  "ranks with some tokens of each sequence each");
 }
 
 #ifdef LLM_MPI
 
 namespace {
+
+// Throws ValueError if the task cannot be divided among so many ranks.
+void check_division(const RankOptions& given, const TrainingTask& task, std::size_t num_ranks) {
+    const auto stage = static_cast<ZeroStage>(given.zero);
+    if (given.axes.is_one_rank()) return check_ranks(task.args, num_ranks, stage);
+    require(stage == ZeroStage::none,
+            "--zero excludes --tensor, --pipeline and --context, which divide the moving "
+            "averages, too");
+    check_mesh(task, mesh_sizes(num_ranks, given.axes));
+}
 
 // In quotation marks if a shell would read something else.
 std::string in_shell(const std::string& word) {
@@ -77,11 +93,10 @@ bool RankProcess::is_main() const { return !group_ || group_->mpi.world().rank()
 
 std::shared_ptr<TrainingStrategy> RankProcess::strategy(const RankOptions& given,
                                                         const Options& options,
-                                                        const TrainingArguments& args, int argc,
+                                                        const TrainingTask& task, int argc,
                                                         char** argv) {
     check_options(given, options);
-    const auto stage = static_cast<ZeroStage>(given.zero);
-    if (given.num_ranks > 0) check_ranks(args, given.num_ranks, stage);
+    if (given.num_ranks > 0) check_division(given, task, given.num_ranks);
     if (!group_ && given.num_ranks > 0) start_ranks(given.num_ranks, argc, argv);
     if (!group_) return std::make_shared<TrainingStrategy>();
 
@@ -92,11 +107,13 @@ std::shared_ptr<TrainingStrategy> RankProcess::strategy(const RankOptions& given
             started_ranks(), world.size());
     require(given.num_ranks == 0 || given.num_ranks == world.size(),
             "--ranks {}, but mpirun has started {}", given.num_ranks, world.size());
-    check_ranks(args, world.size(), stage);
+    check_division(given, task, world.size());
     set_num_threads(num_threads() / group_->mpi.num_on_machine());
     if (group_->is_silent) print_errors();
     group_->is_silent = false;
-    return std::make_shared<RanksStrategy>(world, stage);
+    if (given.axes.is_one_rank())
+        return std::make_shared<RanksStrategy>(world, static_cast<ZeroStage>(given.zero));
+    return std::make_shared<MeshStrategy>(world, mesh_sizes(world.size(), given.axes));
 }
 
 int RankProcess::end(int code) const {
@@ -116,7 +133,7 @@ bool RankProcess::is_main() const { return true; }
 
 std::shared_ptr<TrainingStrategy> RankProcess::strategy(const RankOptions& given,
                                                         const Options& options,
-                                                        const TrainingArguments&, int, char**) {
+                                                        const TrainingTask&, int, char**) {
     check_options(given, options);
     return std::make_shared<TrainingStrategy>();
 }

@@ -30,20 +30,9 @@ void broadcast_state(Communicator& ranks, TrainerState& state) {
     state.global_step = state.optimizer.step_count = state.losses.size();
 }
 
-using Averages = std::vector<std::vector<Real>>;  // of each parameter, or of its piece
-
-Averages values_of(const std::vector<Parameter>& parameters) {
-    Averages values;
-    for (const Parameter& parameter : parameters)
-        values.emplace_back(parameter.values.begin(), parameter.values.end());
-    return values;
-}
-
 // The shard of this rank, and the inverse. `whole` is a buffer.
 Averages shard_of_averages(const Communicator& ranks, const Averages& averages, Model& whole) {
-    const std::vector<Parameter> parameters = named_parameters(whole);
-    for (std::size_t p = 0; p < parameters.size(); ++p)
-        std::copy(averages[p].begin(), averages[p].end(), parameters[p].values.begin());
+    set_values(named_parameters(whole), averages);
     return values_of(shard_of_rank(ranks, whole));
 }
 Averages gather_averages(Communicator& ranks, const Averages& shard, Model& whole) {
@@ -56,6 +45,18 @@ Averages gather_averages(Communicator& ranks, const Averages& shard, Model& whol
 
 }  // namespace
 
+Averages values_of(const std::vector<Parameter>& parameters) {
+    Averages values;
+    for (const Parameter& parameter : parameters)
+        values.emplace_back(parameter.values.begin(), parameter.values.end());
+    return values;
+}
+
+void set_values(const std::vector<Parameter>& parameters, const Averages& averages) {
+    for (std::size_t p = 0; p < parameters.size(); ++p)
+        std::copy(averages[p].begin(), averages[p].end(), parameters[p].values.begin());
+}
+
 void check_ranks(const TrainingArguments& args, std::size_t num_ranks, ZeroStage stage) {
     const std::size_t count = args.gradient_accumulation_steps * args.batch_size;
     require(num_ranks <= count, "--ranks: {} ranks for the {} sequences of a step", num_ranks,
@@ -64,10 +65,13 @@ void check_ranks(const TrainingArguments& args, std::size_t num_ranks, ZeroStage
             "--zero excludes --optimizer muon, which needs whole matrices");
 }
 
-std::string RanksStrategy::description() const {
+std::string RanksStrategy::ranks_and_threads() const {
     return to_text(ranks_.size()) + " with " + to_text(num_threads()) +
-           (num_threads() == 1 ? " thread" : " threads") + " each, ZeRO stage " +
-           to_text(std::size_t(stage_));
+           (num_threads() == 1 ? " thread" : " threads") + " each";
+}
+
+std::string RanksStrategy::description() const {
+    return ranks_and_threads() + ", ZeRO stage " + to_text(std::size_t(stage_));
 }
 
 std::uint64_t RanksStrategy::num_bytes(const Config& config,
@@ -118,17 +122,20 @@ void RanksStrategy::shard_optimizer(TrainerState& state, const TrainingArguments
 void RanksStrategy::start(TrainerState& state, const TrainingArguments& args) {
     name_failure([&] {
         broadcast_state(ranks_, state);
-        if (stage_ != ZeroStage::none) shard_optimizer(state, args);
-        if (stage_ >= ZeroStage::gradients)
-            model_.emplace(ranks_, state.model, stage_);
-        else
-            gradients_.assign(num_batches_of_rank(args, ranks_.size()),
-                              zeros_like(state.model));
+        divide(state, args);
     });
 }
 
-StepMetrics RanksStrategy::step_of_stage(TrainerState& state, const TrainingArguments& args,
-                                         const std::vector<Id>& tokens) {
+void RanksStrategy::divide(TrainerState& state, const TrainingArguments& args) {
+    if (stage_ != ZeroStage::none) shard_optimizer(state, args);
+    if (stage_ >= ZeroStage::gradients)
+        model_.emplace(ranks_, state.model, stage_);
+    else
+        gradients_.assign(num_batches_of_rank(args, ranks_.size()), zeros_like(state.model));
+}
+
+StepMetrics RanksStrategy::divided_step(TrainerState& state, const TrainingArguments& args,
+                                        const std::vector<Id>& tokens) {
     if (stage_ == ZeroStage::none)
         return data_parallel_step(ranks_, state, args, tokens, gradients_);
     if (stage_ == ZeroStage::optimizer_states)
@@ -141,7 +148,7 @@ StepMetrics RanksStrategy::step(TrainerState& state, const TrainingArguments& ar
                                 const std::vector<Id>& tokens) {
     StepMetrics metrics{};
     try {
-        name_failure([&] { metrics = step_of_stage(state, args, tokens); });
+        name_failure([&] { metrics = divided_step(state, args, tokens); });
     } catch (const LossNotFinite& error) {
         if (!is_main()) wait_a_second();  // one message is enough
         throw std::runtime_error("step " + to_text(state.global_step + 1) + ": " +
@@ -154,7 +161,8 @@ void RanksStrategy::gather_model(TrainerState& state) {
     if (model_) state.model = model_->gather();
 }
 
-AdamW RanksStrategy::gather_optimizer(const TrainerState& state) {
+std::optional<AdamW> RanksStrategy::gather_optimizer(const TrainerState& state) {
+    if (stage_ == ZeroStage::none) return {};
     AdamW whole = state.optimizer;
     Model buffer = zeros_like(state.model);
     whole.exp_avg = gather_averages(ranks_, state.optimizer.exp_avg, buffer);
@@ -166,11 +174,10 @@ void RanksStrategy::save(TrainerState& state, const TrainingArguments& args,
                          const std::vector<Id>& tokens, const std::string& file) {
     name_failure([&] {
         gather_model(state);
-        AdamW other;
-        if (stage_ != ZeroStage::none)
-            other = std::exchange(state.optimizer, gather_optimizer(state));
+        std::optional<AdamW> other = gather_optimizer(state);
+        if (other) std::swap(state.optimizer, *other);
         if (is_main()) save_checkpoint(state, args, tokens, file);
-        if (stage_ != ZeroStage::none) state.optimizer = std::move(other);
+        if (other) state.optimizer = std::move(*other);
     });
 }
 

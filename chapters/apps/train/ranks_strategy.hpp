@@ -13,9 +13,11 @@ constexpr const char* resume_advice =
 // Throws ValueError if this run cannot be divided among so many ranks, or not at this stage.
 void check_ranks(const TrainingArguments& args, std::size_t num_ranks, ZeroStage stage);
 
-// Rank 0 is the main one. A rank that fails throws std::runtime_error, which names it; so do
-// all ranks if the loss of one is not finite, rank 0 a second before the others.
-class RanksStrategy final : public TrainingStrategy {
+// Data parallel: each rank has the whole model, or a shard of it with ZeRO. (mesh_strategy.hpp
+// divides the computation, too.) Rank 0 is the main one. A rank that fails throws
+// std::runtime_error, which names it; so do all ranks if the loss of one is not finite, rank 0
+// a second before the others.
+class RanksStrategy : public TrainingStrategy {
  public:
     RanksStrategy(Communicator& ranks, ZeroStage stage) : ranks_(ranks), stage_(stage) {}
 
@@ -41,16 +43,31 @@ class RanksStrategy final : public TrainingStrategy {
         return InterruptHandler::Mode::set_flag;
     }
 
- private:
-    void name_failure(const std::function<void()>& function) const;
-    StepMetrics step_of_stage(TrainerState& state, const TrainingArguments& args,
-                              const std::vector<Id>& tokens);
-    void shard_optimizer(TrainerState& state, const TrainingArguments& args);
-    AdamW gather_optimizer(const TrainerState& state);
+ protected:
+    // "4 with 1 thread each", the beginning of the description.
+    std::string ranks_and_threads() const;
+
+    // What another division of the model changes. Keeps this rank's part of a state that is
+    // equal on all ranks.
+    virtual void divide(TrainerState& state, const TrainingArguments& args);
+    virtual StepMetrics divided_step(TrainerState& state, const TrainingArguments& args,
+                                     const std::vector<Id>& tokens);
+    // The optimizer with the moving averages of the whole model; none if it has them.
+    virtual std::optional<AdamW> gather_optimizer(const TrainerState& state);
 
     Communicator& ranks_;
+
+ private:
+    void name_failure(const std::function<void()>& function) const;
+    void shard_optimizer(TrainerState& state, const TrainingArguments& args);
+
     ZeroStage stage_;
     std::optional<ShardedModel> model_;
 };
+
+// Moving averages, one for each parameter or its piece, as its values, and the inverse.
+using Averages = std::vector<std::vector<Real>>;
+Averages values_of(const std::vector<Parameter>& parameters);
+void set_values(const std::vector<Parameter>& parameters, const Averages& averages);
 
 }  // namespace llm::runs

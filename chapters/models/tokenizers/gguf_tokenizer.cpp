@@ -166,8 +166,8 @@ class GgufTokenizer {
     // published BERT.
     void read_wordpiece() {
         read_gguf_wordpiece(file_, tokenizer_);
-        decode_tokens(
-            [](const std::string& token) { return wordpiece_text(token, "##", true); });
+        decode_tokens([](const std::string& token) { return token; });
+        decode_wordpieces(tokenizer_, "##", true);
         for (const char* unused : {"add_bos_token", "add_eos_token", "add_sep_token"})
             flag(unused, true);
         const auto cls = read_id("cls", 101), sep = read_id("seperator", 102);
@@ -246,7 +246,8 @@ class GgufTokenizer {
 
 Tokenizer read_gguf_tokenizer(const Gguf& file, std::optional<std::size_t> vocab_size) {
     Tokenizer tokenizer = GgufTokenizer(file, vocab_size).read();
-    if (vocab_size) tokenizer.token_bytes.resize(*vocab_size);
+    for (auto* bytes : {&tokenizer.token_bytes, &tokenizer.first_token_bytes})
+        if (vocab_size && !bytes->empty()) bytes->resize(*vocab_size);
     return tokenizer;
 }
 

@@ -19,9 +19,10 @@ void read_lines(const std::string& path, std::optional<std::size_t> vocab_size,
             throw FileError(path + " has more tokens than the vocabulary size, " +
                             to_text(limit));
         tokenizer.vocab[token] = Id(id);
-        tokenizer.token_bytes.push_back(wordpiece_text(token, "##", true));
+        tokenizer.token_bytes.push_back(token);
     }
     if (vocab_size) tokenizer.token_bytes.resize(*vocab_size);
+    decode_wordpieces(tokenizer, "##", true);
 }
 
 // The spelling of a special token: a text, or an object with a content.
@@ -89,7 +90,6 @@ Tokenizer load_vocab_txt(const std::string& path, std::optional<std::size_t> voc
     tokenizer.normalizers = {bert_normalizer(normalizer)};
     tokenizer.pre_tokenizers = {bert_pre_tokenizer()};
     tokenizer.word_model = WordPiece();
-    tokenizer.strip_leading_space = true;
     return tokenizer;
 }
 

@@ -59,7 +59,6 @@ void read_gguf_wordpiece(const Gguf& file, Tokenizer& tokenizer) {
     tokenizer.normalizers = {bert_normalizer(settings)};
     tokenizer.pre_tokenizers = {bert_pre_tokenizer()};
     tokenizer.word_model = WordPiece();
-    tokenizer.strip_leading_space = true;
 }
 
 GgufMetadata wordpiece_metadata(const Tokenizer& tokenizer,

@@ -25,11 +25,8 @@ Normalizer read_bert_normalizer(const JsonFile& json) {
 }
 
 void read_wordpiece_decoder(const JsonFile& json, Tokenizer& tokenizer) {
-    const std::string continuing = json.text("prefix");
-    const bool cleanup = json.boolean("cleanup");
-    for (std::string& token : tokenizer.token_bytes)
-        if (!token.empty()) token = wordpiece_text(token, continuing, cleanup);
-    tokenizer.strip_leading_space = true;
+    const std::string prefix = json.text("prefix");
+    decode_wordpieces(tokenizer, prefix, json.boolean("cleanup"));
 }
 
 // "cls": ["[CLS]", 101], and the same for "sep". The ids count.

@@ -132,4 +132,8 @@ TEST_CASE("BM25 says which parameter is out of range") {
     CHECK_THROWS_WITH_AS(Bm25Index({}, {.b = 1.5}), (begin + "1.2 and 1.5").c_str(),
                          ValueError);
     CHECK_THROWS_AS(Bm25Index({}, {.b = std::nan("")}), ValueError);
+    CHECK_THROWS_AS(Bm25Index({}, {.b = -0.1}), ValueError);
+    CHECK_THROWS_AS(Bm25Index({}, {.k1 = std::nan("")}), ValueError);
+    CHECK_THROWS_AS(Bm25Index({}, {.k1 = HUGE_VAL}), ValueError);
+    CHECK_NOTHROW(Bm25Index({}, {.k1 = 0, .b = 1}));
 }

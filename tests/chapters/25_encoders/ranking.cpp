@@ -93,6 +93,10 @@ TEST_CASE("scores of rankings name what is wrong") {
                          "document 4 is in a ranking twice", ValueError);
     CHECK_THROWS_WITH_AS(reciprocal_rank_fusion({}, -1),
                          "reciprocal_rank_fusion: k is -1, but must be 0 or more", ValueError);
+    CHECK_THROWS_WITH_AS(reciprocal_rank_fusion({}, HUGE_VAL),
+                         "reciprocal_rank_fusion: k is inf, but must be 0 or more", ValueError);
+    CHECK_THROWS_WITH_AS(ndcg_at(2, {1}, {{3, HUGE_VAL}}),
+                         "the grade of document 3 is inf, but must be 0 or more", ValueError);
     CHECK_THROWS_WITH_AS(ndcg_at(2, {1}, {{3, 0}}),
                          "none of 1 documents with a grade is relevant", ValueError);
     CHECK_THROWS_WITH_AS(ndcg_at(2, {1}, {{3, 1}, {4, -2}}),

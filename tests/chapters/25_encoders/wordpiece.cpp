@@ -96,6 +96,7 @@ TEST_CASE("BertNormalizer cleans, separates Chinese characters, strips accents, 
     BertNormalizer settings = none;
     settings.clean_text = true;
     CHECK(settings(text) == "É Å中 İ");
+    CHECK(settings("a\nb\rc\ue000d\u00ade\x7f.") == "a b cde.");
     settings = none;
     settings.handle_chinese_chars = true;
     CHECK(settings("a中文b かな 한글 \u3400\U00020000豈") ==
@@ -106,6 +107,28 @@ TEST_CASE("BertNormalizer cleans, separates Chinese characters, strips accents, 
     settings = none;
     settings.lowercase = true;
     CHECK(settings("ÀÉ ΣΑΣ STRASSE ẞ İ 中") == "àé σασ strasse ß i\u0307 中");
+}
+
+TEST_CASE("BertNormalizer: Chinese are the characters of eight blocks, and no others") {
+    const BertNormalizer settings{.clean_text = false, .lowercase = false};
+    const auto is_separated = [&](char32_t c) {
+        return settings(character(c)) == " " + character(c) + " ";
+    };
+    for (const auto& [first, last] :
+         std::vector<std::pair<char32_t, char32_t>>{{0x4e00, 0x9fff},
+                                                    {0x3400, 0x4dbf},
+                                                    {0x20000, 0x2a6df},
+                                                    {0x2a700, 0x2b73f},
+                                                    {0x2b740, 0x2b81f},
+                                                    {0x2b820, 0x2ceaf},
+                                                    {0xf900, 0xfaff},
+                                                    {0x2f800, 0x2fa1f}}) {
+        CHECK(is_separated(first));
+        CHECK(is_separated(last));
+    }
+    for (const char32_t c : {0x33ff, 0x4dc0, 0x4dff, 0xa000, 0xf8ff, 0xfb00, 0x1ffff, 0x2a6e0,
+                             0x2a6ff, 0x2ceb0, 0x2f7ff, 0x2fa20})
+        CHECK(settings(character(c)) == character(c));
 }
 
 TEST_CASE("BertNormalizer: strip_accents is as lowercase unless it is set") {
@@ -217,13 +240,4 @@ TEST_CASE(
     CHECK(types == std::vector<Id>{0, 0, 0, 0, 1, 1});
     CHECK(encode_pair(tokenizer, "", "").input_ids == std::vector<Id>{2, 3, 3});
     CHECK(encode_pair(tokenizer, "", "").token_type_ids == std::vector<Id>{0, 0, 1});
-}
-
-TEST_CASE("wordpiece_text: the text of a token within a decoded text") {
-    CHECK(wordpiece_text("##ing", "##", true) == "ing");
-    CHECK(wordpiece_text("play", "##", true) == " play");
-    CHECK(wordpiece_text(".", "##", true) == ".");
-    CHECK(wordpiece_text(".", "##", false) == " .");
-    CHECK(wordpiece_text("#", "##", true) == " #");
-    CHECK(wordpiece_text("n't", "##", true) == "n't");
 }

@@ -112,6 +112,16 @@ TEST_CASE("Unigram: the lattice has all tokens of a word, sorted, with positions
     CHECK(edges[4].score == -13);  // 10 below the lowest
 }
 
+TEST_CASE("Unigram: a character with more bytes than the longest token is unknown, too") {
+    const UnigramTrainer trainer = trainer_of({{"a", -1}, {"ab", -2}}, {});
+    const auto edges = lattice(trainer.model, trainer.vocab, "ab中a");
+    REQUIRE(edges.size() == 5);
+    CHECK(edges[1].end == 2);  // as long as the longest token
+    CHECK(edges[3].begin == 2);
+    CHECK(edges[3].end == 5);
+    CHECK(!edges[3].id);
+}
+
 TEST_CASE("Unigram: unknown characters are one token, or each is, or its bytes are") {
     Tokenizer tokenizer = unigram_tokenizer({{"a", -1}, {"b", -2}, {"xyz", -3}});
     CHECK(unigram_tokens(tokenizer, "axyb") == Texts{"a", "<unk>", "b"});
@@ -233,6 +243,30 @@ TEST_CASE("Unigram: a trained tokenizer has all characters, and encodes as T5's"
     CHECK(ids.back() == 1);
     CHECK(tokenizer.decode(ids) == "the cat ");
     CHECK(std::count(ids.begin(), ids.end(), 2) == 1);
+}
+
+TEST_CASE("Unigram: training gives the tokens and scores of the description") {
+    // Expected values: 50 lines of Python after unigram.hpp, whose forward-backward algorithm
+    // has probabilities instead of logarithms. Of 25 tokens that are left, a vocabulary of 20
+    // keeps 18, then 17; one of 24 keeps 21; one of 28 keeps all.
+    const std::string text =
+        "the cat sat on the mat, and the other cat sat on the other mat: that is what the cat "
+        "did";
+    const auto check = [&](std::size_t vocab_size, std::size_t expected_size,
+                           const ScoredTokens& best) {
+        const Tokenizer tokenizer = train_unigram(text, vocab_size);
+        CHECK(tokenizer.vocab_size() == expected_size);
+        const auto& scores = tokenizer.word_model.target<Unigram>()->scores;
+        for (const auto& [token, score] : best)
+            CHECK(scores.at(std::size_t(tokenizer.vocab.at(token))) ==
+                  doctest::Approx(score).epsilon(1e-6));
+    };
+    check(20, 20,
+          {{"▁", -1.5313932}, {"t", -1.8189963}, {"a", -2.0016336}, {"▁the", -2.6955390}});
+    check(24, 24,
+          {{"▁", -1.9144330}, {"t", -2.2510152}, {"a", -2.2510805}, {"▁the", -2.2514723}});
+    check(28, 28,
+          {{"▁the", -2.0177328}, {"▁", -2.2171453}, {"d", -2.5260822}, {"▁cat", -2.5267172}});
 }
 
 TEST_CASE("Unigram: training names what is wrong with a text") {

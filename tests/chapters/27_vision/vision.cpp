@@ -96,6 +96,10 @@ TEST_CASE("Without positions, the order of the patches changes nothing but their
 TEST_CASE("ViT names sizes that do not fit") {
     CHECK_THROWS_WITH(vit()(xt::zeros<Real>({1, 3, 12, 18})),
                       "patchify: patches of 4 x 4 pixels do not divide 12 x 18");
+    CHECK_THROWS_WITH(patchify(xt::zeros<Real>({1, 3, 14, 20}), 4),
+                      "patchify: patches of 4 x 4 pixels do not divide 14 x 20");
+    CHECK_THROWS_WITH(patchify(xt::zeros<Real>({1, 3, 12, 20}), 0),
+                      "patchify: patches of 0 x 0 pixels do not divide 12 x 20");
     const auto message = [](std::size_t VitConfig::*size, std::size_t value) {
         VitConfig config = vit_config();
         config.*size = value;
@@ -109,10 +113,11 @@ TEST_CASE("ViT names sizes that do not fit") {
     CHECK(message(&VitConfig::image_width, 22) ==
           "vit: a size is 0, patches of 4 x 4 pixels do not divide 12 x 22, or 3 heads do not "
           "divide a hidden size of 24 into even parts");
-    for (const auto size :
-         {&VitConfig::image_height, &VitConfig::patch_size, &VitConfig::num_channels,
-          &VitConfig::intermediate_size, &VitConfig::num_hidden_layers,
-          &VitConfig::num_attention_heads, &VitConfig::hidden_size})
+    CHECK(message(&VitConfig::image_height, 10) != "no error");
+    for (const auto size : {&VitConfig::image_height, &VitConfig::image_width,
+                            &VitConfig::patch_size, &VitConfig::num_channels,
+                            &VitConfig::intermediate_size, &VitConfig::num_hidden_layers,
+                            &VitConfig::num_attention_heads, &VitConfig::hidden_size})
         CHECK(message(size, 0) != "no error");
     CHECK(message(&VitConfig::num_attention_heads, 24) != "no error");
     CHECK(message(&VitConfig::num_attention_heads, 4) == "no error");

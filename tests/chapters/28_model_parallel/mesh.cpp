@@ -47,4 +47,28 @@ TEST_CASE("a mesh: sizes that are not those of the ranks are an error") {
                          "coordinates: rank 6 of a mesh of 6 ranks", ValueError);
 }
 
+TEST_CASE("a mesh of four axes: the tensor axis is the fastest, then context and pipeline") {
+    const MeshSizes sizes{2, 3, 5, 4};
+    std::size_t rank = 0;
+    for (const auto& [data, pipeline, context, tensor] : every_index(2, 3, 5, 4)) {
+        const MeshCoordinates at = coordinates(sizes, rank);
+        const bool is_in_order = at.data == data && at.pipeline == pipeline &&
+                                 at.context == context && at.tensor == tensor;
+        CHECK_MESSAGE(is_in_order, "the coordinates of rank " << rank);
+        CHECK(rank_at(sizes, at) == rank);
+        ++rank;
+    }
+}
+
+TEST_CASE("a mesh: the context group of a rank has its neighbors on the context axis") {
+    run_ranks(12, [](Communicator& ranks) {
+        const Mesh mesh = make_mesh(ranks, {1, 2, 3, 2});
+        CHECK(mesh.context->size() == 3);
+        CHECK(mesh.context->rank() == mesh.at.context);
+        double sum = double(ranks.rank());
+        mesh.context->all_reduce(std::span(&sum, 1));  // ranks that are 2 apart
+        CHECK(sum == 3.0 * double(6 * mesh.at.pipeline + mesh.at.tensor) + 6);
+    });
+}
+
 }  // namespace

@@ -1,6 +1,7 @@
 // The bytes of the plan are those that the ranks count.
 #include "chapters/28_model_parallel/mesh_traffic.hpp"
 
+#include "chapters/28_model_parallel/mesh_step.hpp"
 #include "common/parallel/thread_ranks.hpp"
 #include "tests/support/check.hpp"
 #include "tests/support/model_axes.hpp"
@@ -22,140 +23,78 @@ void check_bytes(const MeshStep& step, std::size_t rank, MeshAxis axis, const By
     CHECK(planned_bytes(rows, axis, Traffic::Kind::messages) == sent.messages);
     CHECK(planned_bytes(rows, axis, Traffic::Kind::collective) == sent.collectives());
 }
-std::vector<MicroBatch> planned_micro_batches(const MeshStep& step) {
-    std::vector<MicroBatch> result;
-    for (const std::size_t rows : micro_batch_sizes(step, 0)) {
-        const Batch batch = square_batch(rows, step.seq_len);
-        result.push_back({batch.input_ids, batch.targets,
-                          causal_attention_inputs(step.config, rows, step.seq_len), 1});
-    }
-    return result;
+std::vector<StepBatch> batches_of(const MeshStep& step) {
+    return {step.global_batch_size / step.micro_batch_size,
+            {square_batch(step.micro_batch_size, step.seq_len), 0}};
 }
-template <class AnyModel>
-void sum_gradients(Communicator& ranks, AnyModel& gradient) {
-    for (const Parameter& parameter : named_parameters(gradient))
-        ranks.all_reduce(parameter.values);
+
+// The bytes of a step on each axis, and on all.
+void check_planned_bytes(const MeshStep& step) {
+    const auto& sizes = step.sizes;
+    CAPTURE(sizes.data);
+    CAPTURE(sizes.pipeline);
+    CAPTURE(sizes.context);
+    CAPTURE(sizes.tensor);
+    const Model model = uneven_model(step.config);
+    run_ranks(sizes.num_ranks(), [&](Communicator& all) {
+        const Mesh mesh = make_mesh(all, sizes);
+        std::optional<std::size_t> sequence_parallel_len;
+        if (step.sequence_parallel) sequence_parallel_len = step.seq_len;
+        const MeshPart part = mesh_part(model, mesh, sequence_parallel_len);
+        MeshModel gradient = zeros_like(part.stage.part);
+        loss_and_gradient(part, batches_of_rank(batches_of(step), sizes.data, mesh.at.data),
+                          gradient);
+        check_bytes(step, all.rank(), MeshAxis::data, mesh.data->bytes_sent());
+        check_bytes(step, all.rank(), MeshAxis::pipeline, mesh.pipeline->bytes_sent());
+        check_bytes(step, all.rank(), MeshAxis::context, mesh.context->bytes_sent());
+        check_bytes(step, all.rank(), MeshAxis::tensor, mesh.tensor->bytes_sent());
+        std::uint64_t planned = 0;
+        for (const Traffic& traffic : traffic_of_rank(step, all.rank()))
+            planned += traffic.num_bytes;
+        CHECK(planned == all.bytes_sent().messages + all.bytes_sent().collectives());
+    });
 }
 
 TEST_CASE("planned bytes: tensor parallelism, with and without sequence parallelism") {
     for (const bool sequence_parallel : {false, true})
         for (const bool tied : {false, true})
             for (const std::size_t n : {1, 2, 4}) {
-                CAPTURE(n);
-                CAPTURE(sequence_parallel);
                 MeshStep step{uneven_config(tied), {1, 1, 1, n}, 3, 3, 7, sequence_parallel};
                 step.config.head_dim = 6;  // so that 4 ranks do not divide a QK norm
-                const Model model = uneven_model(step.config);
-                const Batch batch = square_batch(3, 7);
-                run_ranks(n, [&](Communicator& ranks) {
-                    const TensorParallelModel part =
-                        tensor_parallel_part(model, {&ranks, sequence_parallel, 7});
-                    TensorParallelModel gradient = zeros_like(part);
-                    forward_backward(part, batch.input_ids, batch.targets,
-                                     causal_attention_inputs(model.config, 3, 7), gradient);
-                    sum_partial_gradients(model.config, gradient);
-                    check_bytes(step, ranks.rank(), MeshAxis::tensor, ranks.bytes_sent());
-                });
+                check_planned_bytes(step);
             }
 }
 
-TEST_CASE("planned bytes: a pipeline, in both schedules, whose last micro-batch is smaller") {
-    for (const bool tied : {false, true})
-        for (const bool is_gpipe : {false, true})
-            for (const std::size_t p : {1, 2, 3}) {
-                CAPTURE(p);
-                MeshStep step{uneven_config(tied), {1, p, 1, 1}, 7, 2, 5};
-                step.config.num_hidden_layers = 3;
-                const Model model = uneven_model(step.config);
-                run_ranks(p, [&](Communicator& ranks) {
-                    const PipelineStage<Model> stage = pipeline_stage(model, ranks);
-                    Model gradient = zeros_like(stage.part);
-                    run_schedule(stage,
-                                 is_gpipe
-                                     ? gpipe_schedule(4)
-                                     : one_forward_one_backward_schedule(4, p, ranks.rank()),
-                                 planned_micro_batches(step), gradient);
-                    sum_tied_gradients(stage, gradient);
-                    check_bytes(step, ranks.rank(), MeshAxis::pipeline, ranks.bytes_sent());
-                });
-            }
+TEST_CASE("planned bytes: a pipeline, also one whose last micro-batch is smaller") {
+    for (const bool tied : {false, true}) {
+        MeshStep step{uneven_config(tied), {1, 1, 1, 1}, 8, 2, 5};
+        step.config.num_hidden_layers = 3;
+        for (const std::size_t p : {1, 2, 3}) {
+            step.sizes = {1, p, 1, 1};
+            check_planned_bytes(step);
+        }
+        step.sizes = {3, 2, 1, 1};  // of 3, 3 and 2 sequences, in micro-batches of up to 2
+        check_planned_bytes(step);
+    }
 }
 
 TEST_CASE("planned bytes: ring attention, whose chunks are not equally long") {
     for (const bool tied : {false, true})
-        for (const std::size_t n : {1, 2, 3, 4}) {
-            CAPTURE(n);
-            const MeshStep step{uneven_config(tied), {1, 1, n, 1}, 2, 2, 13};
-            const Model model = uneven_model(step.config);
-            const Batch batch = square_batch(2, 13);
-            run_ranks(n, [&](Communicator& ranks) {
-                const ContextParallelModel part = context_parallel(model, ranks);
-                ContextParallelModel gradient = zeros_like(part);
-                const RingAttention::Inputs inputs = ring_inputs(model.config, ranks, 2, 13);
-                const std::vector<std::size_t> own = inputs.chunks.positions(ranks.rank());
-                const auto [logits, saved] =
-                    model_forward(part, slice_positions(batch.input_ids, own), inputs);
-                model_backward(
-                    part, saved,
-                    cross_entropy_backward(logits, slice_positions(batch.targets, own)),
-                    gradient);
-                sum_gradients(ranks, gradient);
-                check_bytes(step, ranks.rank(), MeshAxis::context, ranks.bytes_sent());
-            });
-        }
+        for (const std::size_t n : {1, 2, 3, 4})
+            check_planned_bytes({uneven_config(tied), {1, 1, n, 1}, 2, 2, 13});
 }
 
-TEST_CASE(
-    "planned bytes: data parallelism; chapter 24's buckets send as much, over all ranks") {
+TEST_CASE("planned bytes: data parallelism, with unequal shares") {
     for (const bool tied : {false, true})
-        for (const std::size_t n : {1, 2, 3}) {
-            const MeshStep step{uneven_config(tied), {n, 1, 1, 1}, 7, 2, 5};
-            const Model model = uneven_model(step.config);
-            std::vector<std::uint64_t> by_parameter(n), in_buckets(n);
-            run_ranks(n, [&](Communicator& ranks) {
-                Model gradient = zeros_like(model);
-                sum_gradients(ranks, gradient);
-                check_bytes(step, ranks.rank(), MeshAxis::data, ranks.bytes_sent());
-                by_parameter[ranks.rank()] = ranks.bytes_sent().all_reduce;
-                all_reduce_gradient(ranks, gradient);
-                in_buckets[ranks.rank()] =
-                    ranks.bytes_sent().all_reduce - by_parameter[ranks.rank()];
-            });
-            const auto sum = [](const std::vector<std::uint64_t>& bytes) {
-                return std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
-            };
-            const std::uint64_t all = count_parameters(model).total() * sizeof(Real);
-            CHECK(sum(by_parameter) == 2 * (n - 1) * all);
-            CHECK(sum(in_buckets) == 2 * (n - 1) * all);
-        }
+        for (const std::size_t n : {1, 2, 3})
+            check_planned_bytes({uneven_config(tied), {n, 1, 1, 1}, 8, 2, 5});
 }
 
-TEST_CASE("planned bytes: a mesh of data ranks, stages and tensor ranks, by axis") {
+TEST_CASE("planned bytes: meshes of 8 ranks, by axis") {
     for (const bool tied : {false, true}) {
-        const MeshStep step{uneven_config(tied), {2, 2, 1, 2}, 7, 2, 7, true};
-        const Model model = uneven_model(step.config);
-        run_ranks(8, [&](Communicator& all) {
-            const Mesh mesh = make_mesh(all, step.sizes);
-            const auto stage = pipeline_stage(
-                tensor_parallel_part(model, {mesh.tensor.get(), true, 7}), *mesh.pipeline);
-            TensorParallelModel gradient = zeros_like(stage.part);
-            // Data ranks have 4 and 3 sequences, both in two micro-batches.
-            MeshStep own = step;
-            own.sizes = {};
-            own.global_batch_size = mesh.at.data == 0 ? 4 : 3;
-            run_schedule(stage, one_forward_one_backward_schedule(2, 2, mesh.at.pipeline),
-                         planned_micro_batches(own), gradient);
-            sum_tied_gradients(stage, gradient);
-            sum_partial_gradients(model.config, gradient);
-            sum_gradients(*mesh.data, gradient);
-            check_bytes(step, all.rank(), MeshAxis::tensor, mesh.tensor->bytes_sent());
-            check_bytes(step, all.rank(), MeshAxis::pipeline, mesh.pipeline->bytes_sent());
-            check_bytes(step, all.rank(), MeshAxis::data, mesh.data->bytes_sent());
-            std::uint64_t planned = 0;
-            for (const Traffic& traffic : traffic_of_rank(step, all.rank()))
-                planned += traffic.num_bytes;
-            CHECK(planned == all.bytes_sent().messages + all.bytes_sent().collectives());
-        });
+        check_planned_bytes({uneven_config(tied), {2, 2, 1, 2}, 6, 2, 7, true});
+        check_planned_bytes({uneven_config(tied), {2, 1, 2, 2}, 4, 2, 13, false});
+        check_planned_bytes({uneven_config(tied), {1, 2, 2, 2}, 4, 2, 13, true});
     }
 }
 

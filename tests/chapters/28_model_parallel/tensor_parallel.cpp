@@ -75,4 +75,22 @@ TEST_CASE("ring rows: a part has whole rows, also if the ranks do not divide the
     });
 }
 
+TEST_CASE("slice_of: query heads alone, or key and value heads alone, that ranks can share") {
+    struct Sharing {
+        std::size_t num_ranks, num_heads, num_key_value_heads;
+    };
+    for (const auto& [n, H, Hkv] : {Sharing{2, 6, 3}, Sharing{4, 6, 2}}) {
+        Config config = uneven_config(true);
+        config.num_attention_heads = H;
+        config.num_key_value_heads = Hkv;
+        const std::string message =
+            "tensor parallelism: " + std::to_string(n) + " ranks cannot share " +
+            std::to_string(H) + " query heads and " + std::to_string(Hkv) + " key/value heads";
+        run_ranks(n, [&](Communicator& ranks) {
+            CHECK_THROWS_WITH_AS(slice_of(config, "q_proj.weight", {&ranks}), message.c_str(),
+                                 ValueError);
+        });
+    }
+}
+
 }  // namespace

@@ -93,6 +93,31 @@ def test_two_ranks_learn_what_one_process_learns(program, learn, whole, zero, tm
     expect_readable(program, folder)
 
 
+@pytest.mark.parametrize("axes, mesh", (
+    ("--ranks 2 --context 2", "data 1, pipeline 1, context 2, tensor 1"),
+    ("--ranks 4 --tensor 2 --pipeline 2", "data 1, pipeline 2, context 1, tensor 2")))
+def test_a_mesh_learns_what_one_process_learns(program, learn, whole, axes, mesh, tmp_path):
+    folder = tmp_path / "run"
+    output = output_of([*learn, "--steps", "120", "--folder", folder, *axes.split()])
+    assert re.search(rf"^ranks: {axes[8]} with \d+ threads? each: {mesh}$", output, re.M)
+    assert output.count("step 120: ") == 1
+    expect_equal_runs(folder, whole)
+    expect_readable(program, folder)
+
+
+def test_ctrl_c_on_a_mesh_saves_and_another_mesh_resumes(learn, whole, tmp_path):
+    folder, copy = tmp_path / "run", tmp_path / "copy"
+    code, output = run_until([*learn, "--steps", "120", "--folder", folder, "--ranks", "2",
+                              "--pipeline", "2"], folder / "config.json", signal.SIGINT)
+    assert code == 0 and "Stopped and saved" in output and "signal" not in output
+    assert 0 < steps_done(folder) < 120
+    shutil.copytree(folder, copy)
+    output_of([*learn, "--resume", "--folder", folder])
+    output_of([*learn, "--resume", "--folder", copy, "--ranks", "2", "--tensor", "2"])
+    expect_equal_runs(folder, whole)
+    expect_equal_runs(copy, whole)
+
+
 def test_ctrl_c_saves_and_other_ranks_resume(learn, whole, tmp_path):
     folder, copy = tmp_path / "run", tmp_path / "copy"
     code, output = run_until([*learn, "--steps", "120", "--folder", folder, "--ranks", "2",
@@ -127,10 +152,11 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_step(learn, tmp_path):
     assert "Stopped and saved after" in output and "\x1b" not in output
 
 
-def test_a_rank_that_is_killed_ends_all_with_one_line(learn, tmp_path):
+@pytest.mark.parametrize("ranks", ("--ranks 3", "--ranks 2 --pipeline 2"))
+def test_a_rank_that_is_killed_ends_all_with_one_line(learn, ranks, tmp_path):
     folder = tmp_path / "run"
     command = [*learn, "--steps", "600", "--folder", folder]
-    process = start([*command, "--save-steps", "5", "--ranks", "3"], folder, 10)
+    process = start([*command, "--save-steps", "5", *ranks.split()], folder, 10)
     before = time.time()
     os.kill(processes_of_ranks(process.pid)[1], signal.SIGKILL)
     error = finish(process)[1]
@@ -149,7 +175,21 @@ def test_a_rank_that_is_killed_ends_all_with_one_line(learn, tmp_path):
     ("--zero 1", "--zero needs --ranks"),
     ("--ranks 2 --zero 4", "--zero takes an integer from 0 to 3, not '4'"),
     ("--ranks 2 --zero 1 --optimizer muon", "--zero excludes --optimizer muon"),
-    ("--ranks 2 --only 1", "--ranks excludes --only")))
+    ("--ranks 2 --only 1", "--ranks excludes --only"),
+    ("--tensor 2", "--tensor needs --ranks"),
+    ("--pipeline 2", "--pipeline needs --ranks"),
+    ("--context 2", "--context needs --ranks"),
+    ("--ranks 2 --tensor 0", "--tensor takes an integer from 1 to 1024, not '0'"),
+    ("--ranks 4 --tensor 3", "--ranks: 4 ranks are not a multiple of 3 = 3 x 1 x 1 (--tensor, --pipeline, --context)"),
+    ("--ranks 5 --tensor 5", "--tensor: 5 ranks cannot share"),
+    ("--ranks 9 --pipeline 9", "--pipeline: 9 stages for"),
+    ("--ranks 1000 --context 1000", "--context: 1000 ranks have 2000 chunks, more than the"),
+    ("--ranks 18 --tensor 2", "--ranks: 9 groups of 2 ranks (--tensor, --pipeline, --context) for the 8 "
+     "sequences of a step"),
+    ("--ranks 2 --tensor 2 --zero 1", "--zero excludes --tensor, --pipeline and --context"),
+    ("--ranks 2 --tensor 2 --optimizer muon", "--optimizer muon excludes --tensor"),
+    ("--ranks 2 --context 2 --attention-dropout 0.1", "--attention-dropout excludes --tensor"),
+    ("--ranks 2 --pipeline 2 --document-separator 7", "--tensor, --pipeline and --context need --cross-documents")))
 def test_ranks_that_cannot_be_are_rejected_at_once(learn, options, message):
     expect_rejection([*learn, *options.split()], message)
 

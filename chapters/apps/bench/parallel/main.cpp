@@ -1,12 +1,11 @@
-// Times the messages and the steps of chapter 24, or 28, on the ranks that mpirun started:
-// mpirun -n 2 build/bench_parallel; with --meshes, those of chapter 28 alone.
+// Times the messages and the steps of chapter 24 on the ranks that mpirun started:
+// mpirun -n 2 build/bench_parallel. With --meshes or --attention, those of chapter 28 instead.
 // tests/time/time_parallel.py compares them with one process and with PyTorch.
-#include <algorithm>
-#include <functional>
-
 #include "chapters/24_parallel/data_parallel.hpp"
 #include "chapters/24_parallel/ring.hpp"
 #include "chapters/apps/bench/parallel/mesh.hpp"
+#include "chapters/apps/bench/parallel/ring_attention.hpp"
+#include "chapters/apps/bench/parallel/seconds_of.hpp"
 #include "chapters/apps/train/training_options.hpp"
 #include "chapters/apps/train/training_task.hpp"
 #include "common/output/show.hpp"
@@ -86,10 +85,9 @@ int main(int argc, char** argv) {
     MpiRanks mpi;
     Communicator& ranks = mpi.world();
     set_num_threads(std::max<std::size_t>(1, num_threads() / ranks.size()));
-    if (argc > 1 && std::string(argv[1]) == "--meshes") {
-        compare_step_times(ranks);
-        return 0;
-    }
+    const std::string argument = argc > 1 ? argv[1] : "";
+    if (argument == "--meshes") return compare_step_times(ranks), 0;
+    if (argument == "--attention") return time_long_attention(ranks), 0;
     std::vector<TableRow> all_reduce, overlap;
     if (ranks.size() > 1)
         for (const std::size_t megabytes : {4, 16, 64})

@@ -1,16 +1,12 @@
 #include "chapters/apps/bench/parallel/mesh.hpp"
 
-#include <algorithm>
-#include <chrono>
-
 #include "chapters/28_model_parallel/demo/step_on_mesh.hpp"
 #include "chapters/28_model_parallel/mesh_time.hpp"
+#include "chapters/apps/bench/parallel/seconds_of.hpp"
 #include "common/output/show.hpp"
 
 namespace llm {
 namespace {
-
-constexpr std::size_t num_repetitions = 15;
 
 // 8 sequences of 128 tokens, one at a time.
 MeshStep measured_step(const MeshSizes& sizes, bool sequence_parallel) {
@@ -73,20 +69,6 @@ void show_messages(const std::vector<TimedMessage>& messages, const Network& net
 }
 
 }  // namespace
-
-double seconds_of(Communicator& ranks, const std::function<void()>& function) {
-    std::vector<double> seconds(num_repetitions);
-    function();
-    for (double& time : seconds) {
-        ranks.barrier();
-        const auto begin = std::chrono::steady_clock::now();
-        function();
-        ranks.barrier();
-        time = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    }
-    std::sort(seconds.begin(), seconds.end());
-    return seconds[num_repetitions / 2];
-}
 
 void compare_step_times(Communicator& ranks) {
     require(ranks.size() == 2, "step times of meshes: {} ranks, not 2", ranks.size());

@@ -1,14 +1,9 @@
 // Predicted and measured times of a step on a mesh.
 #pragma once
 
-#include <functional>
-
 #include "common/parallel/communicator.hpp"
 
 namespace llm {
-
-// The median of the seconds between two barriers.
-double seconds_of(Communicator& ranks, const std::function<void()>& function);
 
 // On two ranks: measures messages and the FLOPs of a rank, and prints, on rank 0, the time of a
 // step on five meshes as mesh_time.hpp predicts it from them, beside the measured one.

@@ -1,0 +1,112 @@
+#include "chapters/apps/train/mesh_strategy.hpp"
+
+#include <algorithm>
+
+#include "chapters/09_full_model/parameters.hpp"
+
+namespace llm::runs {
+namespace {
+
+constexpr const char* exclude_axes = "excludes --tensor, --pipeline and --context";
+
+// The part of a model on the first rank of each axis.
+Config first_part(const Config& config, const MeshSizes& sizes) {
+    const auto largest = [](std::size_t count, std::size_t num_parts) {
+        return part_of(count, num_parts, 0).size;
+    };
+    Config part = config;
+    part.num_attention_heads /= sizes.tensor;
+    part.num_key_value_heads =
+        std::max<std::size_t>(1, config.num_key_value_heads / sizes.tensor);
+    part.intermediate_size = largest(config.intermediate_size, sizes.tensor);
+    part.vocab_size = largest(config.vocab_size, sizes.tensor);
+    part.num_hidden_layers = largest(config.num_hidden_layers, sizes.pipeline);
+    if (sizes.pipeline > 1) part.tie_word_embeddings = true;  // the head is on the last stage
+    return part;
+}
+
+}  // namespace
+
+MeshSizes mesh_sizes(std::size_t num_ranks, const ModelAxes& axes) {
+    const std::size_t product = axes.tensor * axes.pipeline * axes.context;
+    require(num_ranks % product == 0,
+            "--ranks: {} ranks are not a multiple of {} = {} x {} x {} (--tensor, --pipeline, "
+            "--context)",
+            num_ranks, product, axes.tensor, axes.pipeline, axes.context);
+    return {num_ranks / product, axes.pipeline, axes.context, axes.tensor};
+}
+
+void check_mesh(const TrainingTask& task, const MeshSizes& sizes) {
+    const Config& config = task.config;
+    const TrainingArguments& args = task.args;
+    const auto [data, pipeline, context, tensor] = sizes;
+    const std::size_t H = config.num_attention_heads, Hkv = config.num_key_value_heads;
+    require(H % tensor == 0 && (Hkv % tensor == 0 || tensor % Hkv == 0),
+            "--tensor: {} ranks cannot share {} query heads and {} key/value heads", tensor, H,
+            Hkv);
+    require(tensor <= config.intermediate_size,
+            "--tensor: {} ranks for an intermediate size of {}", tensor,
+            config.intermediate_size);
+    require(pipeline <= config.num_hidden_layers, "--pipeline: {} stages for {} layers",
+            pipeline, config.num_hidden_layers);
+    require(2 * context <= args.seq_len,
+            "--context: {} ranks have {} chunks, more than the {} tokens of a sequence",
+            context, 2 * context, args.seq_len);
+    const std::size_t count = args.gradient_accumulation_steps * args.batch_size;
+    require(data <= count,
+            "--ranks: {} groups of {} ranks (--tensor, --pipeline, --context) for the {} "
+            "sequences of a step",
+            data, tensor * pipeline * context, count);
+    require(args.optimizer == OptimizerType::adamw,
+            "--optimizer muon {}: it needs whole matrices", exclude_axes);
+    require(config.attention_dropout == 0,
+            "--attention-dropout {}: the masks would not be those of one process",
+            exclude_axes);
+}
+
+std::string MeshStrategy::description() const {
+    const auto [data, pipeline, context, tensor] = mesh_.sizes;
+    return ranks_and_threads() + ": data " + to_text(data) + ", pipeline " + to_text(pipeline) +
+           ", context " + to_text(context) + ", tensor " + to_text(tensor);
+}
+
+std::uint64_t MeshStrategy::num_bytes(const Config& config, const TrainingArguments&) const {
+    const std::size_t copies = 4;  // parameters, two moving averages, gradients
+    return 4 * count_parameters(first_part(config, mesh_.sizes)).total() * copies;
+}
+
+void MeshStrategy::divide(TrainerState& state, const TrainingArguments&) {
+    part_.emplace(mesh_part(state.model, mesh_));
+    gradient_ = zeros_like(part_->stage.part);
+    // The averages as the values of a model, of which this rank has the same part.
+    Model buffer = state.model;
+    for (Averages* averages : {&state.optimizer.exp_avg, &state.optimizer.exp_avg_sq}) {
+        set_values(named_parameters(buffer), *averages);
+        MeshPart part = mesh_part(buffer, mesh_);
+        *averages = values_of(parameters_of(part, part.stage.part));
+    }
+}
+
+StepMetrics MeshStrategy::divided_step(TrainerState& state, const TrainingArguments& args,
+                                       const std::vector<Id>& tokens) {
+    state.model.layers.clear();
+    return mesh_step(*part_, state, args, tokens, *gradient_);
+}
+
+void MeshStrategy::gather_model(TrainerState& state) {
+    state.model = gather(*part_, parameters_of(*part_, part_->stage.part));
+}
+
+std::optional<AdamW> MeshStrategy::gather_optimizer(const TrainerState& state) {
+    AdamW whole = state.optimizer;
+    MeshModel buffer = part_->stage.part;
+    for (Averages* averages : {&whole.exp_avg, &whole.exp_avg_sq}) {
+        const std::vector<Parameter> parameters = parameters_of(*part_, buffer);
+        set_values(parameters, *averages);
+        Model gathered = gather(*part_, parameters);
+        *averages = values_of(named_parameters(gathered));
+    }
+    return whole;
+}
+
+}  // namespace llm::runs
