@@ -8,7 +8,7 @@
 namespace llm {
 namespace {
 
-// 8 sequences of 256 tokens, one at a time.
+// 8 sequences of 128 tokens, one at a time.
 MeshStep measured_step(const MeshSizes& sizes, bool sequence_parallel) {
     Config config = mini_llm_config();
     config.hidden_size = 256;
@@ -17,7 +17,7 @@ MeshStep measured_step(const MeshSizes& sizes, bool sequence_parallel) {
     config.num_attention_heads = 8;
     config.num_key_value_heads = 4;
     config.vocab_size = 1024;
-    return validate_mesh_step({config, sizes, 8, 1, 256, sequence_parallel});
+    return validate_mesh_step({config, sizes, 8, 1, 128, sequence_parallel});
 }
 
 std::vector<StepBatch> batches_of(const MeshStep& plan) {
