@@ -98,3 +98,10 @@ TEST_CASE("one expert and K = 1 is the MLP of chapter 06") {
         make_linear(C, 1, false, generator), {mlp}, std::nullopt, 1, SoftmaxRouting{}};
     CHECK_CLOSE(moe(positive_states()), mlp(positive_states()), 1e-6);
 }
+
+TEST_CASE("a router for more experts than there are is an error") {
+    MixtureOfExperts moe = test_moe(SoftmaxRouting{}, false);
+    moe.experts.pop_back();
+    CHECK_THROWS_WITH_AS(moe(positive_states()),
+                         "apply_experts: rows of 5 experts, but there are 4", ValueError);
+}

@@ -9,8 +9,8 @@ using namespace llm::parallel_tests;
 
 namespace {
 
-// How many values rank a has for rank b: also none, and some for itself.
-std::size_t count_of(std::size_t a, std::size_t b) { return (3 * a + b) % 4; }
+// How many values rank a has for rank b: also none, and some that it keeps.
+std::size_t count_of(std::size_t a, std::size_t b) { return (2 * a + b + 1) % 4; }
 // Value i of them.
 Real value_of(std::size_t a, std::size_t b, std::size_t i) {
     return Real(100 * a + 10 * b + i);
