@@ -89,23 +89,28 @@ TEST_CASE("on a mesh, the ranks whose loss is not finite are named, once") {
 }
 
 TEST_CASE("a rank of a mesh says what it is, and how much memory its part needs") {
-    const TrainingTask task = small_task();
-    Generator generator(5);
-    const Model model = make_model_for_training(task.config, generator);
-    for (const MeshSizes& sizes : meshes)
-        run_ranks(sizes.num_ranks(), [&](Communicator& ranks) {
-            const MeshStrategy strategy(ranks, sizes);
-            const Mesh mesh = make_mesh(ranks, sizes);
-            MeshPart part = mesh_part(model, mesh);
-            if (!strategy.is_main()) return;
-            CHECK(strategy.description().ends_with(
-                " each: data " + to_text(sizes.data) + ", pipeline " + to_text(sizes.pipeline) +
-                ", context " + to_text(sizes.context) + ", tensor " + to_text(sizes.tensor)));
-            const std::size_t count = num_elements(parameters_of(part, part.stage.part));
-            const std::size_t final_norm =  // is on the last stage, and counted
-                sizes.pipeline > 1 ? model.config.hidden_size : 0;
-            CHECK(strategy.num_bytes(model.config, task.args) == 16 * (count + final_norm));
-        });
+    TrainingTask task = small_task();
+    for (const bool tied : {true, false})
+        for (const MeshSizes& sizes : meshes) {
+            CAPTURE(tied);
+            task.config.tie_word_embeddings = tied;
+            Generator generator(5);
+            const Model model = make_model_for_training(task.config, generator);
+            run_ranks(sizes.num_ranks(), [&](Communicator& ranks) {
+                const MeshStrategy strategy(ranks, sizes);
+                const Mesh mesh = make_mesh(ranks, sizes);
+                MeshPart part = mesh_part(model, mesh);
+                if (!strategy.is_main()) return;
+                CHECK(strategy.description().ends_with(" each: data " + to_text(sizes.data) +
+                                                       ", pipeline " + to_text(sizes.pipeline) +
+                                                       ", context " + to_text(sizes.context) +
+                                                       ", tensor " + to_text(sizes.tensor)));
+                const std::size_t count = num_elements(parameters_of(part, part.stage.part));
+                const std::size_t final_norm =  // is on the last stage, and counted
+                    sizes.pipeline > 1 ? model.config.hidden_size : 0;
+                CHECK(strategy.num_bytes(model.config, task.args) == 16 * (count + final_norm));
+            });
+        }
 }
 
 TEST_CASE("the sizes of a mesh: sequences are divided among the ranks that are left") {
