@@ -1,5 +1,6 @@
 #include "chapters/28_model_parallel/expert_parallel.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -79,7 +80,8 @@ std::vector<Number> all_to_all(Communicator& ranks, std::span<const Number> valu
     };
 
     // The own values stay here. Then exchange with the ranks s places away.
-    std::ranges::copy(values_to(rank), values_from(rank).begin());
+    const auto own = values_to(rank);
+    std::copy(own.begin(), own.end(), values_from(rank).begin());
     for (std::size_t s = 1; s < n; ++s) {
         const std::size_t destination = (rank + s) % n, source = (rank + n - s) % n;
         ranks.send_receive<Number>(values_to(destination), destination, values_from(source),

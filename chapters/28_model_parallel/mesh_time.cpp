@@ -64,16 +64,20 @@ StepTime step_time(const MeshStep& step, const Cluster& cluster) {
     std::vector<RankTime> stages;
     for (const std::size_t rank : ranks_of_axis(step.sizes, 0, MeshAxis::pipeline))
         stages.push_back(time_of_rank(step, cluster, rank));
-    const auto slowest = std::ranges::max_element(stages, {}, &RankTime::micro_batch);
-    const auto last = std::ranges::max_element(stages, {}, &RankTime::sums);
+    const auto largest = [&](double (RankTime::*time)() const) {
+        return *std::max_element(
+            stages.begin(), stages.end(),
+            [&](const RankTime& a, const RankTime& b) { return (a.*time)() < (b.*time)(); });
+    };
+    const RankTime slowest = largest(&RankTime::micro_batch), last = largest(&RankTime::sums);
 
     const auto m = double(micro_batch_sizes(step, 0).size());
     StepTime time;
-    time.compute = m * slowest->compute;
+    time.compute = m * slowest.compute;
     for (const RankTime& stage : stages) time.bubble += stage.micro_batch();
-    time.bubble -= slowest->micro_batch();
+    time.bubble -= slowest.micro_batch();
     const auto on_axis = [&](MeshAxis axis) {
-        return m * slowest->each[std::size_t(axis)] + last->once[std::size_t(axis)];
+        return m * slowest.each[std::size_t(axis)] + last.once[std::size_t(axis)];
     };
     time.data = on_axis(MeshAxis::data);
     time.pipeline = on_axis(MeshAxis::pipeline);

@@ -94,7 +94,7 @@ struct TrafficList {
     // The rank that is so many places further in the ring of an axis.
     std::size_t neighbor(MeshAxis axis, std::size_t distance = 1) const {
         const std::vector<std::size_t> ring = ranks_of_axis(step.sizes, rank, axis);
-        const auto own = std::size_t(std::ranges::find(ring, rank) - ring.begin());
+        const auto own = std::size_t(std::find(ring.begin(), ring.end(), rank) - ring.begin());
         return ring[(own + distance) % ring.size()];
     }
     // Messages of each micro-batch, to the next rank of the ring.

@@ -31,13 +31,13 @@ Batch sequences_of(const Batch& batch, const Communicator& ranks) {
 }
 
 // What rank 0 to n - 1 send in the first layer.
-struct Traffic {
+struct RowsSent {
     std::vector<std::size_t> rows;  // (n): to each rank
     std::size_t num_tokens = 0;
     std::uint64_t num_bytes = 0;
 };
-std::vector<Traffic> traffic_of(const ExpertRun& run, std::size_t n) {
-    std::vector<Traffic> result(n);
+std::vector<RowsSent> traffic_of(const ExpertRun& run, std::size_t n) {
+    std::vector<RowsSent> result(n);
     run_ranks(n, [&](Communicator& ranks) {
         const ExpertParallelDecoder part = expert_parallel_part(run.model, ranks);
         const Batch own = sequences_of(run.batch, ranks);
@@ -97,7 +97,7 @@ TableRow expert_step(const ExpertRun& run, const std::string& name, std::size_t 
 
 void rows_of_an_all_to_all(std::uint32_t seed) {
     step("Expert parallelism: 8 experts on 4 ranks, rows sent in one layer");
-    const std::vector<Traffic> traffic = traffic_of(expert_run(seed), 4);
+    const std::vector<RowsSent> traffic = traffic_of(expert_run(seed), 4);
     std::vector<TableRow> rows;
     Vector received = xt::zeros<Real>({std::size_t{4}});
     for (std::size_t rank = 0; rank < 4; ++rank) {

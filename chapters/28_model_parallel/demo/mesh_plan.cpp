@@ -18,8 +18,9 @@ void read_size(const std::string& text, std::map<std::string, std::size_t>& size
     const std::size_t equals = text.find('=');
     require(equals != text.npos, "--mesh: '{}' is not AXIS=SIZE, such as tensor=2", text);
     const std::string axis = text.substr(0, equals), digits = text.substr(equals + 1);
-    require(std::ranges::find(axis_names, axis) != std::end(axis_names),
-            "--mesh: '{}' is not an axis: data, pipeline, context or tensor", axis);
+    require(
+        std::find(std::begin(axis_names), std::end(axis_names), axis) != std::end(axis_names),
+        "--mesh: '{}' is not an axis: data, pipeline, context or tensor", axis);
     const bool is_number = !digits.empty() && digits.size() <= 6 &&
                            digits.find_first_not_of("0123456789") == digits.npos;
     const std::size_t size = is_number ? std::stoul(digits) : 0;
