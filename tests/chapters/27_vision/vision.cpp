@@ -119,6 +119,10 @@ TEST_CASE("ViT names sizes that do not fit") {
                             &VitConfig::intermediate_size, &VitConfig::num_hidden_layers,
                             &VitConfig::num_attention_heads, &VitConfig::hidden_size})
         CHECK(message(size, 0) != "no error");
+    for (const auto size :
+         {&VitConfig::patch_size, &VitConfig::num_channels, &VitConfig::intermediate_size,
+          &VitConfig::num_hidden_layers, &VitConfig::num_attention_heads})
+        CHECK(message(size, 1) == "no error");
     CHECK(message(&VitConfig::num_attention_heads, 24) != "no error");
     CHECK(message(&VitConfig::num_attention_heads, 4) == "no error");
 }
