@@ -7,6 +7,7 @@ const components: Record<string, string> = {
   attention: 'AttentionPlayground',
   generation: 'GenerationPlayground',
   mask: 'MaskPlayground',
+  mesh: 'MeshPlayground',
   names: 'NamesPlayground',
   ring: 'RingPlayground',
   rope: 'RopePlayground',

@@ -11,6 +11,7 @@ const playgrounds = {
   AttentionPlayground: () => import('./components/playgrounds/AttentionPlayground.vue'),
   GenerationPlayground: () => import('./components/playgrounds/GenerationPlayground.vue'),
   MaskPlayground: () => import('./components/playgrounds/MaskPlayground.vue'),
+  MeshPlayground: () => import('./components/playgrounds/MeshPlayground.vue'),
   NamesPlayground: () => import('./components/playgrounds/NamesPlayground.vue'),
   RingPlayground: () => import('./components/playgrounds/RingPlayground.vue'),
   RopePlayground: () => import('./components/playgrounds/RopePlayground.vue'),

@@ -248,6 +248,41 @@ async function checkRing(element) {
   return findings
 }
 
+// Each mesh has the native program's bytes and seconds, a mesh that does not fit has its error, and one
+// with more ranks than GPUs is not run.
+async function checkMesh(element) {
+  const findings = []
+  const slide = async (label, power) => {
+    await element.getByRole('slider', { name: label }).fill(String(power))
+    await settle(element)
+  }
+  for (const [model, gpus, tensor, pipeline] of [['llama_3.1_70b', 9, 3, 2], ['llama_3.1_8b', 6, 1, 0], ['llama_3.2_1b', 9, 0, 5]]) {
+    await element.locator('select').selectOption(model)
+    for (const [label, power] of [['stages', 0], ['tensor ranks', 0], ['GPUs', gpus], ['tensor ranks', tensor], ['stages', pipeline]])
+      await slide(label, power)
+    const mesh = `data=${2 ** (gpus - tensor - pipeline)},pipeline=${2 ** pipeline},tensor=${2 ** tensor}`
+    const native = await runNatively({ slug: '28_model_parallel', args: ['--config', model, '--seq-len', '4096', '--mesh', mesh] })
+    const message = await element.locator('.message').allTextContents()
+    if (native.error) {
+      if (message.join() !== native.error) findings.push(`${mesh}: "${message}" instead of "${native.error}"`)
+      continue
+    }
+    const events = eventsOf(native)
+    const rows = heading => events.find(({ type, headings }) => type === 'table' && headings[0] === heading).rows
+    const shown = await element.locator('td').allTextContents()
+    const sent = rows('axis').flatMap(([axis, group, , what, megabytes]) => [axis, group, what, megabytes])
+    if (shown.join() !== sent.join()) findings.push(`${mesh}: ${shown} instead of ${sent}`)
+    const labels = await element.locator('.network .label').allTextContents()
+    const seconds = rows('between machines').map(row => `${row[0]}: ${row.at(-1)} s`)
+    if (labels.join() !== seconds.join()) findings.push(`${mesh}: ${labels} instead of ${seconds}`)
+  }
+  await slide('GPUs', 3)
+  const message = await element.locator('.message').allTextContents()
+  if (!message.join().includes('need more than 8 GPUs')) findings.push(`8 GPUs: "${message}"`)
+  await slide('GPUs', 9)
+  return findings
+}
+
 // Keeps what three steps verified: the text and the rows are those of the native program.
 async function checkSpeculation(element) {
   const findings = []
@@ -365,6 +400,7 @@ const checks = {
   '23_structured_output': checkMask,
   '24_parallel': checkRing,
   '25_encoders': [checkNames, checkAsk],
+  '28_model_parallel': checkMesh,
 }
 
 // These pages have playgrounds, and no other page has one.
