@@ -279,7 +279,7 @@ async function checkMesh(element) {
   await slide('GPUs', 3)
   const message = await element.locator('.message').allTextContents()
   if (!message.join().includes('need more than 8 GPUs')) findings.push(`8 GPUs: "${message}"`)
-  await slide('GPUs', 9)
+  await slide('stages', 0)
   return findings
 }
 
