@@ -67,7 +67,7 @@ void picture_of_a_mesh() {
                         group_text(sizes, rank, MeshAxis::tensor)});
     }
     show_table({"rank", "data", "stage", "tensor", "gradients with", "hidden states with",
-                "sums of layers with"},
+                "sums with"},
                rows);
 }
 
