@@ -170,15 +170,17 @@ TEST_CASE("mask_tokens: random tokens are those of the vocabulary, all of them")
     const BatchEncoding batch =
         pad(std::vector<std::vector<Id>>(30, std::vector<Id>(50, 8)), 0);
     Generator generator(6);
-    const MaskedBatch all =
-        mask_tokens(batch, {.mask_token_id = 9, .vocab_size = 7, .probability = 1}, generator);
+    const MaskedBatch all = mask_tokens(
+        batch, {.mask_token_id = 9, .vocab_size = 7, .special_tokens = {}, .probability = 1},
+        generator);
     std::vector<std::size_t> counts(10);
     for (const Id id : all.inputs.input_ids) ++counts.at(std::size_t(id));
     for (std::size_t id = 0; id < 7; ++id) CHECK(counts[id] > 0);
     CHECK(counts[7] == 0);
     for (const Id label : all.labels) CHECK(label == 8);
-    const MaskedBatch none =
-        mask_tokens(batch, {.mask_token_id = 9, .vocab_size = 7, .probability = 0}, generator);
+    const MaskedBatch none = mask_tokens(
+        batch, {.mask_token_id = 9, .vocab_size = 7, .special_tokens = {}, .probability = 0},
+        generator);
     for (const Id label : none.labels) CHECK(label == ignored_label);
 }
 
