@@ -56,7 +56,7 @@ def labels(scratch):
 def pairs(scratch, text):
     """The first words of a verse, and the verse."""
     verses = [line for line in text.read_text().splitlines() if len(line) < 150][:60]
-    return write_lines(scratch / "pairs.jsonl", [{"query": " ".join(verse.split()[:4]), "passage": verse} for verse in verses])
+    return write_lines(scratch / "queries.jsonl", [{"query": " ".join(verse.split()[:4]), "passage": verse} for verse in verses])
 
 
 def table_row(output, name):
