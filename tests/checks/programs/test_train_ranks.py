@@ -137,7 +137,7 @@ def test_in_a_terminal_ctrl_c_stops_it_and_there_is_progress(learn, tmp_path):
                                     "--ranks", "2"], act)
     assert code == 0 and "Stopped and saved after" in output
     lines = re.findall(r"\r\x1b\[2K(\d+/6000 [^\r\n]*)", output)
-    assert len(lines) > 100 and max(map(len, lines)) == 79
+    assert len(lines) > 100 and max(map(len, lines)) <= 79
 
 
 def test_a_signal_to_one_rank_stops_all_after_the_same_step(learn, tmp_path):
