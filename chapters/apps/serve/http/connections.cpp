@@ -5,6 +5,7 @@
 #include <chrono>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -145,16 +146,21 @@ void ConnectionPool::make_room() {
     const auto silent_before = std::exchange(silent_since_, {});
     if (num_open_ <= max_connections_) return;
     const auto now = std::chrono::steady_clock::now();
-    const std::lock_guard lock(mutex_);
+    // Without the lock, for which keep() waits: to look at many sockets takes long.
+    std::vector<int> silent;
     for_each_client([&](int socket, const std::string&, int) {
-        const bool is_kept = std::any_of(kept_sockets_.begin(), kept_sockets_.end(),
-                                         [&](auto& kept) { return kept.second == socket; });
-        if (is_kept || !is_silent(socket)) return;
+        if (!is_silent(socket)) return;
         const auto before = silent_before.find(socket);
         const auto since = before == silent_before.end() ? now : before->second;
         silent_since_[socket] = since;
-        if (now - since >= std::chrono::milliseconds(100)) ::shutdown(socket, SHUT_RDWR);
+        if (now - since >= std::chrono::milliseconds(100)) silent.push_back(socket);
     });
+    const std::lock_guard lock(mutex_);
+    for (const int socket : silent) {
+        const bool is_kept = std::any_of(kept_sockets_.begin(), kept_sockets_.end(),
+                                         [&](auto& kept) { return kept.second == socket; });
+        if (!is_kept && is_silent(socket)) ::shutdown(socket, SHUT_RDWR);
+    }
 }
 
 void hang_up() {
