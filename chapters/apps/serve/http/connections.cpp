@@ -18,22 +18,33 @@
 namespace llm::serve {
 namespace {
 
-// Passes the socket of each client to a function, with its address as httplib writes it.
-// Sockets from FD_SETSIZE on, which old versions do not serve, are left out.
+// Passes the socket of each client to a function, with its address. Sockets from FD_SETSIZE on,
+// which old versions of httplib do not serve, are left out.
 template <class Function>
 void for_each_client(const Function& function) {
     for (int socket = 0; socket < FD_SETSIZE; ++socket) {
         sockaddr_storage peer{};
         socklen_t size = sizeof peer;
-        auto* address = reinterpret_cast<sockaddr*>(&peer);
-        std::array<char, NI_MAXHOST> host;
-        std::array<char, NI_MAXSERV> port;
-        if (::getpeername(socket, address, &size) == 0 &&
-            (peer.ss_family == AF_INET || peer.ss_family == AF_INET6) &&
-            ::getnameinfo(address, size, host.data(), host.size(), port.data(), port.size(),
-                          NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-            function(socket, std::string(host.data()), std::stoi(port.data()));
+        if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
+            (peer.ss_family == AF_INET || peer.ss_family == AF_INET6))
+            function(socket, peer);
     }
+}
+
+int port_of(const sockaddr_storage& peer) {
+    return ntohs(peer.ss_family == AF_INET
+                     ? reinterpret_cast<const sockaddr_in&>(peer).sin_port
+                     : reinterpret_cast<const sockaddr_in6&>(peer).sin6_port);
+}
+
+// As httplib writes it.
+std::string host_of(const sockaddr_storage& peer) {
+    std::array<char, NI_MAXHOST> host{};
+    const socklen_t size =
+        peer.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    ::getnameinfo(reinterpret_cast<const sockaddr*>(&peer), size, host.data(), host.size(),
+                  nullptr, 0, NI_NUMERICHOST);
+    return host.data();
 }
 
 short poll_events(int socket, short events, int milliseconds = 0) {
@@ -56,8 +67,9 @@ bool is_silent(int socket) {
 
 ClientConnection::ClientConnection(const httplib::Request& request)
     : has_chunks_(request.version != "HTTP/1.0") {
-    for_each_client([&](int socket, const std::string& host, int port) {
-        if (host == request.remote_addr && port == request.remote_port) socket_ = socket;
+    for_each_client([&](int socket, const sockaddr_storage& peer) {
+        if (port_of(peer) == request.remote_port && host_of(peer) == request.remote_addr)
+            socket_ = socket;
     });
 }
 
@@ -141,19 +153,19 @@ void ConnectionPool::keep(const ClientConnection& client) {
 }
 
 // A request that has waited for a thread is silent, too, between the moment when all of it has
-// been read and that of keep(). Therefore a socket must stay silent for 100 ms of calls.
+// been read and that of keep(). Therefore a socket must stay silent for 150 ms of calls.
 void ConnectionPool::make_room() {
     const auto silent_before = std::exchange(silent_since_, {});
     if (num_open_ <= max_connections_) return;
     const auto now = std::chrono::steady_clock::now();
     // Without the lock, for which keep() waits: to look at many sockets takes long.
     std::vector<int> silent;
-    for_each_client([&](int socket, const std::string&, int) {
+    for_each_client([&](int socket, const sockaddr_storage&) {
         if (!is_silent(socket)) return;
         const auto before = silent_before.find(socket);
         const auto since = before == silent_before.end() ? now : before->second;
         silent_since_[socket] = since;
-        if (now - since >= std::chrono::milliseconds(100)) silent.push_back(socket);
+        if (now - since >= std::chrono::milliseconds(150)) silent.push_back(socket);
     });
     const std::lock_guard lock(mutex_);
     for (const int socket : silent) {
@@ -164,7 +176,7 @@ void ConnectionPool::make_room() {
 }
 
 void hang_up() {
-    for_each_client([](int socket, const std::string&, int) { ::shutdown(socket, SHUT_RD); });
+    for_each_client([](int socket, const sockaddr_storage&) { ::shutdown(socket, SHUT_RD); });
 }
 
 }  // namespace llm::serve
