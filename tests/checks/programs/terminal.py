@@ -13,11 +13,11 @@ import termios
 import time
 
 
-def run_in_terminal(command, act=lambda output: None, **variables):
-    """Runs the command in a terminal of 24 lines and 80 columns, and presses Enter at each
+def run_in_terminal(command, act=lambda output: None, columns=80, **variables):
+    """Runs the command in a terminal of 24 lines and so many columns, and presses Enter at each
     prompt. act is called with the output so far. Returns the exit code and the output."""
     main_side, program_side = pty.openpty()
-    fcntl.ioctl(program_side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    fcntl.ioctl(program_side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     process = subprocess.Popen(command, stdin=program_side, stdout=program_side,
                                stderr=program_side, env=environment | variables,
