@@ -13,14 +13,12 @@ Part part_of(std::size_t count, std::size_t num_parts, std::size_t index) {
 }
 
 void Communicator::all_reduce(Numbers values) {
-    count(&BytesSent::all_reduce,
-          bytes_without_part(values, rank_) + bytes_without_part(values, (rank_ + 1) % size_));
+    count_all_reduce(values);
     all_reduce_numbers(values);
 }
 
 std::unique_ptr<PendingReduction> Communicator::start_all_reduce(Numbers values) {
-    count(&BytesSent::all_reduce,
-          bytes_without_part(values, rank_) + bytes_without_part(values, (rank_ + 1) % size_));
+    count_all_reduce(values);
     return start_all_reduce_numbers(values);
 }
 
@@ -52,6 +50,11 @@ void Communicator::check_rank(std::size_t other) const {
 void Communicator::count(std::uint64_t BytesSent::*kind, std::uint64_t num_bytes) {
     for (Counter* counter = counter_.get(); counter; counter = counter->parent.get())
         counter->sent.*kind += num_bytes;
+}
+
+void Communicator::count_all_reduce(const Numbers& values) {
+    count(&BytesSent::all_reduce,
+          bytes_without_part(values, rank_) + bytes_without_part(values, (rank_ + 1) % size_));
 }
 
 std::uint64_t Communicator::bytes_without_part(const Numbers& values,

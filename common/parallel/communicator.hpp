@@ -134,6 +134,7 @@ class Communicator {
         std::shared_ptr<Counter> parent;
     };
     void count(std::uint64_t BytesSent::*kind, std::uint64_t num_bytes);
+    void count_all_reduce(const Numbers& values);
     // The bytes of all numbers but those of one rank's part.
     std::uint64_t bytes_without_part(const Numbers& values, std::size_t of_rank) const;
 
