@@ -21,16 +21,24 @@ const Family* family_of(const JsonFile& json) {
     return is_family_config(json) ? &family_named_in(json) : nullptr;
 }
 
-// Of a path or of a config.json. `is` says what kind of model this is.
+// Of a path or of a config.json.
 template <class PathOrJson>
-void reject_other_kinds(const std::string& name, const PathOrJson& path) {
-    const EncoderFamily* encoder = find_encoder_family(path);
-    const std::string is = encoder
-                               ? encoder->model_type + " is an encoder, which writes no text"
-                           : is_t5(path)  ? "t5 has an encoder, and perhaps a decoder"
-                           : is_vit(path) ? "vit reads pictures"
-                                          : "";
-    if (!is.empty()) throw FileError(name + ": " + is + "; ./learn model runs it");
+ModelKind kind(const PathOrJson& source) {
+    if (is_t5(source)) return ModelKind::encoder_decoder;
+    if (is_vit(source)) return ModelKind::vision;
+    return find_encoder_family(source) ? ModelKind::encoder : ModelKind::decoder;
+}
+
+template <class PathOrJson>
+void reject_other_kinds(const std::string& name, const PathOrJson& source) {
+    const ModelKind found = kind(source);
+    if (found == ModelKind::decoder) return;
+    const std::string what =
+        found == ModelKind::encoder_decoder ? "t5 has an encoder, and perhaps a decoder"
+        : found == ModelKind::vision
+            ? "vit reads pictures"
+            : find_encoder_family(source)->model_type + " is an encoder, which writes no text";
+    throw FileError(name + ": " + what + "; ./learn model runs it");
 }
 
 // The settings of a model for which family_of is not null.
@@ -41,11 +49,7 @@ FamilyConfig config_at(const std::string& path) {
 
 }  // namespace
 
-ModelKind kind_of(const std::string& path) {
-    if (is_t5(path)) return ModelKind::encoder_decoder;
-    if (is_vit(path)) return ModelKind::vision;
-    return find_encoder_family(path) ? ModelKind::encoder : ModelKind::decoder;
-}
+ModelKind kind_of(const std::string& path) { return kind(path); }
 
 const Family* family_of(const std::string& path) {
     reject_other_kinds(path, path);
