@@ -20,19 +20,19 @@ struct RankTime {
 };
 
 // The ranks of an axis are on one machine, or the network between machines is used.
-const Network& network_of(const MeshStep& step, const Cluster& cluster, std::size_t rank,
+const Network& network_of(const MeshPlan& plan, const Cluster& cluster, std::size_t rank,
                           MeshAxis axis) {
-    const std::vector<std::size_t> ranks = ranks_of_axis(step.sizes, rank, axis);
+    const std::vector<std::size_t> ranks = ranks_of_axis(plan.sizes, rank, axis);
     return ranks.front() / cluster.ranks_per_machine == ranks.back() / cluster.ranks_per_machine
                ? cluster.inside
                : cluster.between;
 }
 
-RankTime time_of_rank(const MeshStep& step, const Cluster& cluster, std::size_t rank) {
-    const auto m = double(micro_batch_sizes(step, 0).size());
-    RankTime time{training_flops(step, rank) / cluster.flops_per_second / m};
-    for (const Traffic& traffic : traffic_of_rank(step, rank)) {
-        const double seconds = network_of(step, cluster, rank, traffic.axis).seconds(traffic);
+RankTime time_of_rank(const MeshPlan& plan, const Cluster& cluster, std::size_t rank) {
+    const auto m = double(micro_batch_sizes(plan, 0).size());
+    RankTime time{training_flops(plan, rank) / cluster.flops_per_second / m};
+    for (const Traffic& traffic : traffic_of_rank(plan, rank)) {
+        const double seconds = network_of(plan, cluster, rank, traffic.axis).seconds(traffic);
         if (traffic.when == Traffic::When::once)
             time.once[std::size_t(traffic.axis)] += seconds;
         else
@@ -60,10 +60,10 @@ Network fit_network(const std::vector<TimedMessage>& messages) {
     return {(a1 * bb - b1 * ab) / determinant, (b1 * aa - a1 * ab) / determinant};
 }
 
-StepTime step_time(const MeshStep& step, const Cluster& cluster) {
+StepTime step_time(const MeshPlan& plan, const Cluster& cluster) {
     std::vector<RankTime> stages;
-    for (const std::size_t rank : ranks_of_axis(step.sizes, 0, MeshAxis::pipeline))
-        stages.push_back(time_of_rank(step, cluster, rank));
+    for (const std::size_t rank : ranks_of_axis(plan.sizes, 0, MeshAxis::pipeline))
+        stages.push_back(time_of_rank(plan, cluster, rank));
     const auto largest = [&](double (RankTime::*time)() const) {
         return *std::max_element(
             stages.begin(), stages.end(),
@@ -71,7 +71,7 @@ StepTime step_time(const MeshStep& step, const Cluster& cluster) {
     };
     const RankTime slowest = largest(&RankTime::micro_batch), last = largest(&RankTime::sums);
 
-    const auto m = double(micro_batch_sizes(step, 0).size());
+    const auto m = double(micro_batch_sizes(plan, 0).size());
     StepTime time;
     time.compute = m * slowest.compute;
     for (const RankTime& stage : stages) time.bubble += stage.micro_batch();

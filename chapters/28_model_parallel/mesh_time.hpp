@@ -38,6 +38,6 @@ struct StepTime {
 };
 // m micro-batches pass through stages that take t_s for each: sum of t_s + (m - 1) max t_s.
 // Then come the sums that each step needs once.
-StepTime step_time(const MeshStep& step, const Cluster& cluster);
+StepTime step_time(const MeshPlan& plan, const Cluster& cluster);
 
 }  // namespace llm

@@ -37,30 +37,30 @@ struct RingRank {
     }
 };
 
-// One rank's view of a step.
+// One rank's view of a plan.
 struct PlannedRank {
-    const MeshStep& step;
+    const MeshPlan& plan;
     std::size_t number;
-    MeshCoordinates at = coordinates(step.sizes, number);
-    Config part = config_of_part(step, number);  // its sizes
+    MeshCoordinates at = coordinates(plan.sizes, number);
+    Config part = config_of_part(plan, number);  // its sizes
 
     bool is_first_stage() const { return at.pipeline == 0; }
-    bool is_last_stage() const { return at.pipeline + 1 == step.sizes.pipeline; }
-    RingRank data() const { return {step.sizes.data, at.data}; }
-    RingRank context() const { return {step.sizes.context, at.context}; }
-    RingRank tensor() const { return {step.sizes.tensor, at.tensor}; }
+    bool is_last_stage() const { return at.pipeline + 1 == plan.sizes.pipeline; }
+    RingRank data() const { return {plan.sizes.data, at.data}; }
+    RingRank context() const { return {plan.sizes.context, at.context}; }
+    RingRank tensor() const { return {plan.sizes.tensor, at.tensor}; }
 
     // The tokens of a context rank.
     std::uint64_t tokens(std::size_t context_rank) const {
-        const ZigzagChunks chunks{step.seq_len, step.sizes.context};
-        const auto [front, back] = chunks.of_rank(context_rank % step.sizes.context);
+        const ZigzagChunks chunks{plan.seq_len, plan.sizes.context};
+        const auto [front, back] = chunks.of_rank(context_rank % plan.sizes.context);
         return chunks.chunk(front).size + chunks.chunk(back).size;
     }
     // The sum over micro-batches of what function(B) sends.
     template <class Function>
     Sent in_micro_batches(const Function& function) const {
         Sent sent;
-        for (const std::uint64_t B : micro_batch_sizes(step, at.data)) sent += function(B);
+        for (const std::uint64_t B : micro_batch_sizes(plan, at.data)) sent += function(B);
         return sent;
     }
 };
@@ -68,7 +68,7 @@ struct PlannedRank {
 // The gradients of all parameters, flattened and added over the ranks of a ring.
 Sent all_gradients(const PlannedRank& rank, const RingRank& ring) {
     std::uint64_t count = 0;
-    for (const PlannedParameter& parameter : parameters_of_part(rank.step, rank.number))
+    for (const PlannedParameter& parameter : parameters_of_part(rank.plan, rank.number))
         count += parameter.size;
     return ring.all_reduce(count);
 }
@@ -77,23 +77,23 @@ Sent all_gradients(const PlannedRank& rank, const RingRank& ring) {
 // functions of TensorParallelGroup, for B sequences.
 Sent group_sum(const PlannedRank& rank, std::uint64_t B) {
     const std::uint64_t T = rank.tokens(rank.at.context), C = rank.part.hidden_size;
-    return rank.step.sequence_parallel ? rank.tensor().reduce_scatter(T, B * C)
+    return rank.plan.sequence_parallel ? rank.tensor().reduce_scatter(T, B * C)
                                        : rank.tensor().all_reduce(B * T * C);
 }
 Sent group_gather(const PlannedRank& rank, std::uint64_t B) {
     const std::uint64_t T = rank.tokens(rank.at.context), C = rank.part.hidden_size;
-    return rank.step.sequence_parallel ? rank.tensor().all_gather(T, B * C) : Sent{};
+    return rank.plan.sequence_parallel ? rank.tensor().all_gather(T, B * C) : Sent{};
 }
 
 // Collects what a rank sends.
 struct TrafficList {
-    const MeshStep& step;
+    const MeshPlan& plan;
     std::size_t rank;
     std::vector<Traffic> rows{};
 
     // The rank that is so many places further in the ring of an axis.
     std::size_t neighbor(MeshAxis axis, std::size_t distance = 1) const {
-        const std::vector<std::size_t> ring = ranks_of_axis(step.sizes, rank, axis);
+        const std::vector<std::size_t> ring = ranks_of_axis(plan.sizes, rank, axis);
         const auto own = std::size_t(std::find(ring.begin(), ring.end(), rank) - ring.begin());
         return ring[(own + distance) % ring.size()];
     }
@@ -101,13 +101,13 @@ struct TrafficList {
     void add_messages(MeshAxis axis, const std::string& what, const Sent& sent,
                       std::size_t distance = 1) {
         add({axis, neighbor(axis, distance), what, Traffic::Kind::messages,
-             Traffic::When::each_micro_batch, sent.numbers * step.bytes_per_number,
+             Traffic::When::each_micro_batch, sent.numbers * plan.bytes_per_number,
              sent.messages});
     }
     // Collective functions that are called once a step.
     void add_collective(MeshAxis axis, const std::string& what, const Sent& sent) {
         add({axis, neighbor(axis), what, Traffic::Kind::collective, Traffic::When::once,
-             sent.numbers * step.bytes_per_number, sent.messages});
+             sent.numbers * plan.bytes_per_number, sent.messages});
     }
     void add(const Traffic& traffic) {
         if (traffic.num_bytes > 0) rows.push_back(traffic);
@@ -122,14 +122,14 @@ void add_data_traffic(const PlannedRank& rank, TrafficList& list) {
 void add_pipeline_traffic(const PlannedRank& rank, TrafficList& list) {
     const std::uint64_t T = rank.tokens(rank.at.context), C = rank.part.hidden_size;
     const std::uint64_t own_tokens =
-        rank.step.sequence_parallel ? part_size(T, rank.step.sizes.tensor, rank.at.tensor) : T;
+        rank.plan.sequence_parallel ? part_size(T, rank.plan.sizes.tensor, rank.at.tensor) : T;
     const Sent states = rank.in_micro_batches([&](std::uint64_t B) {
         return Sent{B * own_tokens * C, 1};
     });
     if (!rank.is_last_stage()) list.add_messages(MeshAxis::pipeline, "hidden states", states);
     if (!rank.is_first_stage())
         list.add_messages(MeshAxis::pipeline, "their gradients", states,
-                          rank.step.sizes.pipeline - 1);
+                          rank.plan.sizes.pipeline - 1);
     if (rank.part.tie_word_embeddings && rank.is_first_stage() != rank.is_last_stage())
         list.add_collective(MeshAxis::pipeline, "gradient of tied matrix",
                             RingRank{2, rank.is_first_stage() ? 0u : 1u}.all_reduce(
@@ -137,11 +137,11 @@ void add_pipeline_traffic(const PlannedRank& rank, TrafficList& list) {
 }
 
 void add_context_traffic(const PlannedRank& rank, TrafficList& list) {
-    const std::uint64_t n = rank.step.sizes.context;
+    const std::uint64_t n = rank.plan.sizes.context;
     if (n == 1) return;
     // Keys and values of B sequences: B Hkv D numbers of each token, of two tensors.
     const std::uint64_t width = 2 * rank.part.num_key_value_heads * rank.part.head_dim;
-    const std::uint64_t T = rank.step.seq_len, of_next = rank.tokens(rank.at.context + 1);
+    const std::uint64_t T = rank.plan.seq_len, of_next = rank.tokens(rank.at.context + 1);
     const std::uint64_t L = rank.part.num_hidden_layers;
     // Forward, all parts but the next rank's are passed on; backward, all parts.
     const auto keys_values = [&](std::uint64_t B) {
@@ -155,7 +155,7 @@ void add_context_traffic(const PlannedRank& rank, TrafficList& list) {
 }
 
 void add_tensor_traffic(const PlannedRank& rank, TrafficList& list) {
-    const std::size_t n = rank.step.sizes.tensor;
+    const std::size_t n = rank.plan.sizes.tensor;
     const std::uint64_t L = rank.part.num_hidden_layers;
     const std::uint64_t T = rank.tokens(rank.at.context);
     const auto pairs = [&](std::uint64_t count) {  // of a sum and a gather
@@ -176,20 +176,20 @@ void add_tensor_traffic(const PlannedRank& rank, TrafficList& list) {
         list.add(
             {MeshAxis::tensor, list.neighbor(MeshAxis::tensor), "log-sum-exp, loss",
              Traffic::Kind::collective, Traffic::When::each_micro_batch,
-             log_sums.numbers * rank.step.bytes_per_number + losses.numbers * sizeof(double),
+             log_sums.numbers * rank.plan.bytes_per_number + losses.numbers * sizeof(double),
              log_sums.messages + losses.messages});
     }
     Sent copies;
-    for (const auto& [size, num_copies] : parameters_of_part(rank.step, rank.number))
+    for (const auto& [size, num_copies] : parameters_of_part(rank.plan, rank.number))
         copies += RingRank{num_copies, rank.at.tensor % num_copies}.all_reduce(size);
     list.add_collective(MeshAxis::tensor, "gradients of copies", copies);
 }
 
 }  // namespace
 
-std::vector<Traffic> traffic_of_rank(const MeshStep& step, std::size_t rank) {
-    const PlannedRank planned{step, rank};
-    TrafficList list{step, rank};
+std::vector<Traffic> traffic_of_rank(const MeshPlan& plan, std::size_t rank) {
+    const PlannedRank planned{plan, rank};
+    TrafficList list{plan, rank};
     add_data_traffic(planned, list);
     add_pipeline_traffic(planned, list);
     add_context_traffic(planned, list);

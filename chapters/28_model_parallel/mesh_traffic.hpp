@@ -21,6 +21,6 @@ struct Traffic {
     std::uint64_t num_messages = 0;  // one after another, each when the one before has arrived
 };
 // Kinds of which this rank sends nothing are left out.
-std::vector<Traffic> traffic_of_rank(const MeshStep& step, std::size_t rank);
+std::vector<Traffic> traffic_of_rank(const MeshPlan& plan, std::size_t rank);
 
 }  // namespace llm

@@ -59,7 +59,7 @@ std::string numbers(const std::vector<std::size_t>& ranks) {
 std::string megabytes(std::uint64_t bytes) { return fixed(double(bytes) / 1e6, 1); }
 std::string gigabytes_of(std::uint64_t bytes) { return fixed(double(bytes) / 1e9, 2); }
 
-void show_traffic(const MeshStep& plan) {
+void show_traffic(const MeshPlan& plan) {
     say("What rank 0 sends in a step:");
     std::vector<TableRow> rows;
     std::uint64_t sum = 0;
@@ -73,7 +73,7 @@ void show_traffic(const MeshStep& plan) {
     show_table({"axis", "group of rank 0", "to", "what", "MB"}, rows);
 }
 
-void show_memory(const MeshStep& plan) {
+void show_memory(const MeshPlan& plan) {
     say("Memory without activations, GB:");
     std::vector<TableRow> rows;
     std::vector<std::size_t> ends = ranks_of_axis(plan.sizes, 0, MeshAxis::pipeline);
@@ -87,7 +87,7 @@ void show_memory(const MeshStep& plan) {
     show_table({"rank", "its parameters", "parameters", "gradients", "optimizer", "all"}, rows);
 }
 
-void show_estimates(const MeshStep& plan) {
+void show_estimates(const MeshPlan& plan) {
     say("Estimated seconds of a step on H100 GPUs, 8 a machine, at 40 % of their peak, with "
         "nothing sent while they compute:");
     std::vector<TableRow> rows;
@@ -129,7 +129,7 @@ void add_mesh_options(Options& options, MeshArguments& arguments) {
 }
 
 void print_mesh_plan(const MeshArguments& arguments) {
-    const MeshStep plan = validate_mesh_step(
+    const MeshPlan plan = validate_mesh_plan(
         {config_named(arguments.config), read_sizes(arguments.sizes),
          arguments.global_batch_size, arguments.micro_batch_size, arguments.seq_len,
          arguments.sequence_parallel, bytes_per_bfloat16});

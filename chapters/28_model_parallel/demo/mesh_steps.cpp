@@ -24,7 +24,7 @@ struct AxisBytes {
     std::uint64_t planned_messages = 0, planned_collectives = 0;
     BytesSent counted;
 };
-std::vector<AxisBytes> bytes_of_rank_0(const SmallRun& run, const MeshStep& plan) {
+std::vector<AxisBytes> bytes_of_rank_0(const SmallRun& run, const MeshPlan& plan) {
     std::vector<AxisBytes> axes(4);
     for (const Traffic& traffic : traffic_of_rank(plan, 0)) {
         AxisBytes& axis = axes[std::size_t(traffic.axis)];
@@ -78,7 +78,7 @@ void planned_and_counted_bytes(std::uint32_t seed) {
     run.args.gradient_accumulation_steps = 5;
     std::vector<TableRow> rows;
     const auto add = [&](const std::string& name, const MeshSizes& sizes, MeshAxis axis) {
-        const MeshStep plan{run.model.config, sizes, 5, 1, run.args.seq_len};
+        const MeshPlan plan{run.model.config, sizes, 5, 1, run.args.seq_len};
         const AxisBytes bytes = bytes_of_rank_0(run, plan)[std::size_t(axis)];
         rows.push_back(
             {name, with_commas(bytes.planned_messages), with_commas(bytes.counted.messages),
@@ -98,7 +98,7 @@ void split_of_published_model() {
     std::vector<TableRow> rows;
     Line all{"whole step", {}, {}}, bubble{"bubble", {}, {}}, tensor{"tensor", {}, {}};
     for (std::size_t t = 1; t <= 64; t *= 2) {
-        const MeshStep plan = validate_mesh_step(
+        const MeshPlan plan = validate_mesh_plan(
             {config, {16, 64 / t, 1, t}, 512, 1, 4096, true, bytes_per_bfloat16});
         const StepTime time = step_time(plan, infiniband_cluster);
         rows.push_back({to_text(t), to_text(64 / t), fixed(time.compute, 1),

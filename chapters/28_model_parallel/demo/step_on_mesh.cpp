@@ -4,7 +4,7 @@
 
 namespace llm {
 
-std::function<void()> gradient_on_mesh(const MeshStep& plan, const Mesh& mesh,
+std::function<void()> gradient_on_mesh(const MeshPlan& plan, const Mesh& mesh,
                                        const Model& model,
                                        const std::vector<StepBatch>& batches) {
     std::optional<std::size_t> sequence_parallel_len;

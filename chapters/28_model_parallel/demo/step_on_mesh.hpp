@@ -9,7 +9,7 @@ namespace llm {
 
 // Makes the part of this rank, and returns a function that computes its gradient of the step,
 // with all sums over ranks. The sequences of the batches are those of the plan.
-std::function<void()> gradient_on_mesh(const MeshStep& plan, const Mesh& mesh,
+std::function<void()> gradient_on_mesh(const MeshPlan& plan, const Mesh& mesh,
                                        const Model& model,
                                        const std::vector<StepBatch>& batches);
 

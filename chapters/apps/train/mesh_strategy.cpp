@@ -1,29 +1,11 @@
 #include "chapters/apps/train/mesh_strategy.hpp"
 
-#include <algorithm>
-
-#include "chapters/09_full_model/parameters.hpp"
+#include "chapters/28_model_parallel/mesh_plan.hpp"
 
 namespace llm::runs {
 namespace {
 
 constexpr const char* exclude_axes = "excludes --tensor, --pipeline and --context";
-
-// The part of a model on the first rank of each axis.
-Config first_part(const Config& config, const MeshSizes& sizes) {
-    const auto largest = [](std::size_t count, std::size_t num_parts) {
-        return part_of(count, num_parts, 0).size;
-    };
-    Config part = config;
-    part.num_attention_heads /= sizes.tensor;
-    part.num_key_value_heads =
-        std::max<std::size_t>(1, config.num_key_value_heads / sizes.tensor);
-    part.intermediate_size = largest(config.intermediate_size, sizes.tensor);
-    part.vocab_size = largest(config.vocab_size, sizes.tensor);
-    part.num_hidden_layers = largest(config.num_hidden_layers, sizes.pipeline);
-    if (sizes.pipeline > 1) part.tie_word_embeddings = true;  // the head is on the last stage
-    return part;
-}
 
 }  // namespace
 
@@ -71,8 +53,7 @@ std::string MeshStrategy::description() const {
 }
 
 std::uint64_t MeshStrategy::num_bytes(const Config& config, const TrainingArguments&) const {
-    const std::size_t copies = 4;  // parameters, two moving averages, gradients
-    return 4 * count_parameters(first_part(config, mesh_.sizes)).total() * copies;
+    return memory_of_part({config, mesh_.sizes}, 0).kept();
 }
 
 void MeshStrategy::divide(TrainerState& state, const TrainingArguments&) {

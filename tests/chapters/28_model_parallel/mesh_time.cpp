@@ -21,21 +21,21 @@ TEST_CASE("fit_network finds alpha and beta again, and their mean where measurem
 }
 
 // 6 sequences in micro-batches of 2, and 3 layers.
-MeshStep timed_step(const MeshSizes& sizes) {
-    MeshStep step{uneven_config(true), sizes, 6, 2, 8};
-    step.config.num_hidden_layers = 3;
-    return step;
+MeshPlan timed_step(const MeshSizes& sizes) {
+    MeshPlan plan{uneven_config(true), sizes, 6, 2, 8};
+    plan.config.num_hidden_layers = 3;
+    return plan;
 }
-double flops(const MeshStep& step, std::size_t rank) { return training_flops(step, rank); }
+double flops(const MeshPlan& plan, std::size_t rank) { return training_flops(plan, rank); }
 
 TEST_CASE("step time without a network: compute, and the bubble of uneven stages") {
     const Cluster free{1e6, 8, {0, 0}, {0, 0}};
     CHECK(step_time(timed_step({}), free).total() ==
           doctest::Approx(flops(timed_step({}), 0) / 1e6));
     // Stages of 2 layers and of 1 layer with the head.
-    const MeshStep step = timed_step({1, 2, 1, 1});
-    const StepTime time = step_time(step, free);
-    const double first = flops(step, 0) / 1e6, last = flops(step, 1) / 1e6;
+    const MeshPlan plan = timed_step({1, 2, 1, 1});
+    const StepTime time = step_time(plan, free);
+    const double first = flops(plan, 0) / 1e6, last = flops(plan, 1) / 1e6;
     REQUIRE(first > last);
     CHECK(time.compute == doctest::Approx(first));
     CHECK(time.bubble == doctest::Approx(last / 3));
@@ -43,24 +43,24 @@ TEST_CASE("step time without a network: compute, and the bubble of uneven stages
 }
 
 TEST_CASE("step time of equal stages: the bubble is (p - 1) / (m + p - 1)") {
-    MeshStep step = timed_step({1, 3, 1, 1});
-    step.config.vocab_size = 1;  // a head that costs next to nothing
-    const StepTime time = step_time(step, {1e6, 8, {0, 0}, {0, 0}});
+    MeshPlan plan = timed_step({1, 3, 1, 1});
+    plan.config.vocab_size = 1;  // a head that costs next to nothing
+    const StepTime time = step_time(plan, {1e6, 8, {0, 0}, {0, 0}});
     CHECK(time.bubble / time.total() == doctest::Approx(2.0 / 5).epsilon(0.02));
 }
 
 TEST_CASE("step time: each axis pays for its messages, on its network") {
-    const MeshStep step = timed_step({2, 2, 1, 2});
+    const MeshPlan plan = timed_step({2, 2, 1, 2});
     const Network slow{0, 1e-3}, fast{0, 1e-6};
     const auto bytes = [&](std::size_t rank, MeshAxis axis, Traffic::When when) {
         double sum = 0;
-        for (const Traffic& traffic : traffic_of_rank(step, rank))
+        for (const Traffic& traffic : traffic_of_rank(plan, rank))
             if (traffic.axis == axis && traffic.when == when) sum += double(traffic.num_bytes);
         return sum;
     };
     constexpr auto once = Traffic::When::once, each = Traffic::When::each_micro_batch;
     // Two ranks a machine: tensor ranks share one, stages and data ranks do not.
-    const StepTime time = step_time(step, {1e30, 2, fast, slow});
+    const StepTime time = step_time(plan, {1e30, 2, fast, slow});
     const double first = bytes(0, MeshAxis::data, once), last = bytes(2, MeshAxis::data, once);
     REQUIRE(first > last);  // 2 layers of 3
     CHECK(time.data == doctest::Approx(1e-3 * first));
@@ -69,11 +69,11 @@ TEST_CASE("step time: each axis pays for its messages, on its network") {
     CHECK(time.pipeline == doctest::Approx(1e-3 * (bytes(0, MeshAxis::pipeline, each) +
                                                    bytes(0, MeshAxis::pipeline, once))));
     CHECK(time.context == 0);
-    const StepTime one_machine = step_time(step, {1e30, 8, fast, slow});
+    const StepTime one_machine = step_time(plan, {1e30, 8, fast, slow});
     CHECK(one_machine.data == doctest::Approx(time.data / 1000));
 
     // 2 (d - 1) messages of the flattened gradient.
-    const StepTime latency = step_time(step, {1e30, 1, {0, 0}, {1, 0}});
+    const StepTime latency = step_time(plan, {1e30, 1, {0, 0}, {1, 0}});
     CHECK(latency.data == doctest::Approx(2));
 }
 

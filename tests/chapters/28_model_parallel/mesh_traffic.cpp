@@ -18,38 +18,38 @@ std::uint64_t planned_bytes(const std::vector<Traffic>& rows, MeshAxis axis,
         if (traffic.axis == axis && traffic.kind == kind) bytes += traffic.num_bytes;
     return bytes;
 }
-void check_bytes(const MeshStep& step, std::size_t rank, MeshAxis axis, const BytesSent& sent) {
-    const std::vector<Traffic> rows = traffic_of_rank(validate_mesh_step(step), rank);
+void check_bytes(const MeshPlan& plan, std::size_t rank, MeshAxis axis, const BytesSent& sent) {
+    const std::vector<Traffic> rows = traffic_of_rank(validate_mesh_plan(plan), rank);
     CHECK(planned_bytes(rows, axis, Traffic::Kind::messages) == sent.messages);
     CHECK(planned_bytes(rows, axis, Traffic::Kind::collective) == sent.collectives());
 }
-std::vector<StepBatch> batches_of(const MeshStep& step) {
-    return {step.global_batch_size / step.micro_batch_size,
-            {square_batch(step.micro_batch_size, step.seq_len), 0}};
+std::vector<StepBatch> batches_of(const MeshPlan& plan) {
+    return {plan.global_batch_size / plan.micro_batch_size,
+            {square_batch(plan.micro_batch_size, plan.seq_len), 0}};
 }
 
 // The bytes of a step on each axis, and on all.
-void check_planned_bytes(const MeshStep& step) {
-    const auto& sizes = step.sizes;
+void check_planned_bytes(const MeshPlan& plan) {
+    const auto& sizes = plan.sizes;
     CAPTURE(sizes.data);
     CAPTURE(sizes.pipeline);
     CAPTURE(sizes.context);
     CAPTURE(sizes.tensor);
-    const Model model = uneven_model(step.config);
+    const Model model = uneven_model(plan.config);
     run_ranks(sizes.num_ranks(), [&](Communicator& all) {
         const Mesh mesh = make_mesh(all, sizes);
         std::optional<std::size_t> sequence_parallel_len;
-        if (step.sequence_parallel) sequence_parallel_len = step.seq_len;
+        if (plan.sequence_parallel) sequence_parallel_len = plan.seq_len;
         const MeshPart part = mesh_part(model, mesh, sequence_parallel_len);
         MeshModel gradient = zeros_like(part.stage.part);
-        loss_and_gradient(part, batches_of_rank(batches_of(step), sizes.data, mesh.at.data),
+        loss_and_gradient(part, batches_of_rank(batches_of(plan), sizes.data, mesh.at.data),
                           gradient);
-        check_bytes(step, all.rank(), MeshAxis::data, mesh.data->bytes_sent());
-        check_bytes(step, all.rank(), MeshAxis::pipeline, mesh.pipeline->bytes_sent());
-        check_bytes(step, all.rank(), MeshAxis::context, mesh.context->bytes_sent());
-        check_bytes(step, all.rank(), MeshAxis::tensor, mesh.tensor->bytes_sent());
+        check_bytes(plan, all.rank(), MeshAxis::data, mesh.data->bytes_sent());
+        check_bytes(plan, all.rank(), MeshAxis::pipeline, mesh.pipeline->bytes_sent());
+        check_bytes(plan, all.rank(), MeshAxis::context, mesh.context->bytes_sent());
+        check_bytes(plan, all.rank(), MeshAxis::tensor, mesh.tensor->bytes_sent());
         std::uint64_t planned = 0;
-        for (const Traffic& traffic : traffic_of_rank(step, all.rank()))
+        for (const Traffic& traffic : traffic_of_rank(plan, all.rank()))
             planned += traffic.num_bytes;
         CHECK(planned == all.bytes_sent().messages + all.bytes_sent().collectives());
     });
@@ -59,22 +59,22 @@ TEST_CASE("planned bytes: tensor parallelism, with and without sequence parallel
     for (const bool sequence_parallel : {false, true})
         for (const bool tied : {false, true})
             for (const std::size_t n : {1, 2, 4}) {
-                MeshStep step{uneven_config(tied), {1, 1, 1, n}, 3, 3, 7, sequence_parallel};
-                step.config.head_dim = 6;  // so that 4 ranks do not divide a QK norm
-                check_planned_bytes(step);
+                MeshPlan plan{uneven_config(tied), {1, 1, 1, n}, 3, 3, 7, sequence_parallel};
+                plan.config.head_dim = 6;  // so that 4 ranks do not divide a QK norm
+                check_planned_bytes(plan);
             }
 }
 
 TEST_CASE("planned bytes: a pipeline, also one whose last micro-batch is smaller") {
     for (const bool tied : {false, true}) {
-        MeshStep step{uneven_config(tied), {1, 1, 1, 1}, 8, 2, 5};
-        step.config.num_hidden_layers = 3;
+        MeshPlan plan{uneven_config(tied), {1, 1, 1, 1}, 8, 2, 5};
+        plan.config.num_hidden_layers = 3;
         for (const std::size_t p : {1, 2, 3}) {
-            step.sizes = {1, p, 1, 1};
-            check_planned_bytes(step);
+            plan.sizes = {1, p, 1, 1};
+            check_planned_bytes(plan);
         }
-        step.sizes = {3, 2, 1, 1};  // of 3, 3 and 2 sequences, in micro-batches of up to 2
-        check_planned_bytes(step);
+        plan.sizes = {3, 2, 1, 1};  // of 3, 3 and 2 sequences, in micro-batches of up to 2
+        check_planned_bytes(plan);
     }
 }
 
@@ -99,10 +99,10 @@ TEST_CASE("planned bytes: meshes of 8 ranks, by axis") {
 }
 
 TEST_CASE("planned messages go to the next rank of a ring, and to neighboring stages") {
-    MeshStep step{uneven_config(true), {2, 3, 2, 2}, 4, 2, 13, true};
-    step.config.num_hidden_layers = 3;
-    const std::size_t rank = rank_at(step.sizes, {1, 1, 1, 1});  // of 2 x 3 x 2 x 2
-    for (const Traffic& traffic : traffic_of_rank(step, rank)) {
+    MeshPlan plan{uneven_config(true), {2, 3, 2, 2}, 4, 2, 13, true};
+    plan.config.num_hidden_layers = 3;
+    const std::size_t rank = rank_at(plan.sizes, {1, 1, 1, 1});  // of 2 x 3 x 2 x 2
+    for (const Traffic& traffic : traffic_of_rank(plan, rank)) {
         CAPTURE(traffic.what);
         MeshCoordinates to{1, 1, 1, 1};
         if (traffic.axis == MeshAxis::data) to.data = 0;
@@ -110,10 +110,10 @@ TEST_CASE("planned messages go to the next rank of a ring, and to neighboring st
         if (traffic.axis == MeshAxis::tensor) to.tensor = 0;
         if (traffic.axis == MeshAxis::pipeline)
             to.pipeline = traffic.what == "hidden states" ? 2 : 0;
-        CHECK(traffic.receiver == rank_at(step.sizes, to));
+        CHECK(traffic.receiver == rank_at(plan.sizes, to));
     }
     const std::vector<Traffic> of_last =
-        traffic_of_rank(step, rank_at(step.sizes, {0, 2, 0, 0}));
+        traffic_of_rank(plan, rank_at(plan.sizes, {0, 2, 0, 0}));
     const auto tied = std::ranges::find(of_last, "gradient of tied matrix", &Traffic::what);
     REQUIRE(tied != of_last.end());
     CHECK(tied->receiver == 0);  // the first stage

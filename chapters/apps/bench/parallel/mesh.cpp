@@ -9,7 +9,7 @@ namespace llm {
 namespace {
 
 // 8 sequences of 128 tokens, one at a time.
-MeshStep measured_step(const MeshSizes& sizes, bool sequence_parallel) {
+MeshPlan measured_step(const MeshSizes& sizes, bool sequence_parallel) {
     Config config = mini_llm_config();
     config.hidden_size = 256;
     config.intermediate_size = 768;
@@ -17,10 +17,10 @@ MeshStep measured_step(const MeshSizes& sizes, bool sequence_parallel) {
     config.num_attention_heads = 8;
     config.num_key_value_heads = 4;
     config.vocab_size = 1024;
-    return validate_mesh_step({config, sizes, 8, 1, 128, sequence_parallel});
+    return validate_mesh_plan({config, sizes, 8, 1, 128, sequence_parallel});
 }
 
-std::vector<StepBatch> batches_of(const MeshStep& plan) {
+std::vector<StepBatch> batches_of(const MeshPlan& plan) {
     std::vector<StepBatch> batches;
     for (std::size_t i = 0; i < plan.global_batch_size; ++i) {
         Batch batch{IdMatrix(std::array{plan.micro_batch_size, plan.seq_len}),
@@ -34,7 +34,7 @@ std::vector<StepBatch> batches_of(const MeshStep& plan) {
     return batches;
 }
 
-double gradient_seconds(Communicator& ranks, const MeshStep& plan) {
+double gradient_seconds(Communicator& ranks, const MeshPlan& plan) {
     Generator generator(77);
     const Model model = make_model(plan.config, generator);
     const Mesh mesh = make_mesh(ranks, plan.sizes);
@@ -76,14 +76,14 @@ void compare_step_times(Communicator& ranks) {
     const Network network = fit_network(messages);
 
     // The rate: each rank computes the step alone, both at the same time.
-    const MeshStep alone = measured_step({}, false);
+    const MeshPlan alone = measured_step({}, false);
     const std::unique_ptr<Communicator> self = ranks.split(ranks.rank());
     const double rate = training_flops(alone, 0) / gradient_seconds(*self, alone);
     const Cluster machine{rate, 2, network, network};
 
     std::vector<TableRow> rows;
     const auto add = [&](const std::string& name, const MeshSizes& sizes, bool sequence) {
-        const MeshStep plan = measured_step(sizes, sequence);
+        const MeshPlan plan = measured_step(sizes, sequence);
         const StepTime time = step_time(plan, machine);
         const double predicted = time.total(), measured = gradient_seconds(ranks, plan);
         rows.push_back({name, fixed(1000 * time.compute, 1), fixed(1000 * time.bubble, 1),
