@@ -6,10 +6,12 @@
 using namespace llm;
 
 int main(int argc, char** argv) {
+    std::size_t num_steps = 200;
     Options options("27_vision", "How does a transformer see?");
+    options.count("--steps", num_steps, 1, 100'000, "steps of each training");
     return options.run(argc, argv, [&] {
         patches_of_a_picture();
-        train_on_shapes(options.seed());
-        spots_in_other_sizes(options.seed());
+        train_on_shapes(num_steps, options.seed());
+        spots_in_other_sizes(num_steps, options.seed());
     });
 }

@@ -221,8 +221,7 @@ void patches_of_a_picture() {
     show("stripes", reshape(pixel_values, {1, 6, 4}));
 }
 
-void train_on_shapes(std::uint32_t seed) {
-    constexpr std::size_t num_steps = 150;
+void train_on_shapes(std::size_t num_steps, std::uint32_t seed) {
     step("Circle, square or cross? " + to_text(num_steps) + " steps of 32 pictures");
     if (!step_is_printed()) return;  // with --only, no other step needs the models
     PictureClassifier by_class_token = make_picture_classifier(Pooling::cls, 3, seed);
@@ -241,11 +240,11 @@ void train_on_shapes(std::uint32_t seed) {
                  percent_right(by_class_token, as_stripes(held_out))}});
 }
 
-void spots_in_other_sizes(std::uint32_t seed) {
+void spots_in_other_sizes(std::size_t num_steps, std::uint32_t seed) {
     step("In which quarter is the spot? Pictures of other sizes");
     if (!step_is_printed()) return;
     PictureClassifier model = make_picture_classifier(Pooling::cls, 4, seed);
-    show("loss", sparkline(train_classifier(model, draw_spots, 200, seed), 60));
+    show("loss", sparkline(train_classifier(model, draw_spots, num_steps, seed), 60));
     Generator generator(seed + 1);
     std::vector<TableRow> rows;
     for (const auto& [height, width] : std::vector<std::pair<std::size_t, std::size_t>>{

@@ -18,8 +18,8 @@ struct PictureClassifier {
 std::vector<Parameter> named_parameters(PictureClassifier& model);
 
 void patches_of_a_picture();
-void train_on_shapes(std::uint32_t seed);
+void train_on_shapes(std::size_t num_steps, std::uint32_t seed);
 // Trains one to say where a spot is, and shows it pictures of other sizes.
-void spots_in_other_sizes(std::uint32_t seed);
+void spots_in_other_sizes(std::size_t num_steps, std::uint32_t seed);
 
 }  // namespace llm

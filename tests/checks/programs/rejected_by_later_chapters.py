@@ -170,6 +170,10 @@ ENCODERS_REJECTED = BASIC_REJECTED + [  # of chapter 25
     ("--query jérôme", "not 'é'"),
 ]
 
+VISION_REJECTED = BASIC_REJECTED + [  # of chapter 27
+    ("--steps 0", "--steps takes an integer from 1 to 100000, not '0'"),
+]
+
 MESH_REJECTED = [case for case in BASIC_REJECTED if case[0] != "--seq-len 4"] + [  # of chapter 28
     ("--seq-len 4", "--seq-len needs --mesh"),
     ("--config mini_llm", "--config needs --mesh"),

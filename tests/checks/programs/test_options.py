@@ -14,7 +14,7 @@ from rejected_by_later_chapters import (ENCODERS_REJECTED, EXPERTS_REJECTED, FAS
                                         LONG_CONTEXT_REJECTED, MESH_REJECTED, PARALLEL_REJECTED,
                                         QUANTIZATION_REJECTED, SERVING_REJECTED,
                                         SPECULATION_REJECTED, STRUCTURED_REJECTED,
-                                        TRAINING_REJECTED)
+                                        TRAINING_REJECTED, VISION_REJECTED)
 from running import CHAPTERS, run, trouble_with_rejection
 
 REJECTED = {
@@ -27,7 +27,7 @@ REJECTED = {
     "21_serving": SERVING_REJECTED, "22_speculation": SPECULATION_REJECTED,
     "23_structured_output": STRUCTURED_REJECTED, "24_parallel": PARALLEL_REJECTED,
     "25_encoders": ENCODERS_REJECTED, "26_encoder_decoder": BASIC_REJECTED,
-    "27_vision": BASIC_REJECTED, "28_model_parallel": MESH_REJECTED,
+    "27_vision": VISION_REJECTED, "28_model_parallel": MESH_REJECTED,
     "walk": WALK_REJECTED, "model": PUBLISHED_REJECTED,
     "train": TRAIN_REJECTED, "fine_tune": FINE_TUNE_REJECTED,
     "experiment": EXPERIMENTS_REJECTED, "ask": ASK_REJECTED}
