@@ -80,7 +80,8 @@ def inputs(program, scratch):
 # What makes the run of a program without options short, and equal each time.
 SHORT_RUN = {"13_training": "--steps 12",
              "14_fine_tuning": "--base-steps 20 --sft-steps 10 --grpo-steps 6",
-             "15_fast": "--no-timing", "16_quantization": "--no-timing"}
+             "15_fast": "--no-timing", "16_quantization": "--no-timing",
+             "25_encoders": "--steps 20", "27_vision": "--steps 20"}
 
 
 @pytest.fixture(scope="session")
