@@ -122,8 +122,8 @@ TEST_CASE("a mesh that the model or the batch does not allow is an error") {
           "mesh: tensor=3, but so many ranks cannot share 4 query heads and 2 key/value heads");
     plan.sizes = {1, 3, 1, 1};
     check(plan, "mesh: pipeline=3, but the model has 2 layers");
-    plan.sizes = {8, 1, 1, 1};
-    check(plan, "mesh: data=8, but a step has 7 sequences");
+    plan.sizes = {8, 2, 1, 1};
+    check(plan, "mesh: data=8 (of 16 ranks), but a step has 7 sequences");
     plan.sizes = {1, 1, 7, 1};
     check(plan, "mesh: context=7, which is 14 chunks, but a sequence has 13 tokens");
     plan.sizes = {};
