@@ -77,4 +77,17 @@ TEST_CASE("step time: each axis pays for its messages, on its network") {
     CHECK(latency.data == doctest::Approx(2));
 }
 
+TEST_CASE("step time of context ranks: the messages of each micro-batch and of the end") {
+    const MeshPlan plan = timed_step({1, 1, 2, 1});
+    double num_bytes = 0, num_messages = 0;
+    for (const Traffic& traffic : traffic_of_rank(plan, 0)) {
+        num_bytes += double(traffic.num_bytes);
+        num_messages += double(traffic.num_messages);
+    }
+    const StepTime time = step_time(plan, {1e30, 1, {0, 0}, {2, 1e-3}});
+    CHECK(time.context == doctest::Approx(2 * num_messages + 1e-3 * num_bytes));
+    CHECK(time.total() == doctest::Approx(time.context));
+    CHECK(step_time(plan, {1e30, 2, {0, 0}, {2, 1e-3}}).context == 0);  // on one machine
+}
+
 }  // namespace
