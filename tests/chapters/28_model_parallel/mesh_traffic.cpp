@@ -119,6 +119,8 @@ TEST_CASE("planned messages of a step: how many follow one another") {
     check(2, {6, 3, 2, 3 * 10, 3 * 6, 4, 3 * 24, 3 * 6, 3 * 9, 32 + 6});
     plan.sequence_parallel = false;  // all-reduces, and norms are no copies
     check(1, {6, 3, 3, 2 * 3 * 10, 2 * 3 * 6, 4, 2 * 3 * 24, 2 * 20});
+    plan.sizes = {};
+    CHECK(traffic_of_rank(plan, 0).empty());  // one rank sends nothing
 }
 
 TEST_CASE("planned messages go to the next rank of a ring, and to neighboring stages") {
