@@ -57,8 +57,9 @@ MeshPlan validate_mesh_plan(MeshPlan plan) {
             "mesh: pipeline={}, but the model has {} layers", pipeline,
             config.num_hidden_layers);
     require(plan.micro_batch_size > 0, "mesh: micro-batches of 0 sequences");
-    require(data <= plan.global_batch_size, "mesh: data={}, but a step has {} sequences", data,
-            plan.global_batch_size);
+    require(data <= plan.global_batch_size,
+            "mesh: data={} (of {} ranks), but a step has {} sequences", data,
+            plan.sizes.num_ranks(), plan.global_batch_size);
     require(plan.seq_len > 0 && plan.seq_len <= config.max_position_embeddings,
             "mesh: sequences of {} tokens, but the model has 1 to {}", plan.seq_len,
             config.max_position_embeddings);

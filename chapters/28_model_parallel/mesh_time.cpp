@@ -44,6 +44,12 @@ RankTime time_of_rank(const MeshPlan& plan, const Cluster& cluster, std::size_t 
 }  // namespace
 
 Network fit_network(const std::vector<TimedMessage>& messages) {
+    // One size does not determine both. (After rounding, its determinant may not be 0.)
+    require(std::any_of(messages.begin(), messages.end(),
+                        [&](const TimedMessage& message) {
+                            return message.num_bytes != messages.front().num_bytes;
+                        }),
+            "fit_network: {} messages, of which two sizes must differ", messages.size());
     // Minimize the sum of (alpha / t + beta * bytes / t - 1)^2: two linear equations.
     double aa = 0, ab = 0, bb = 0, a1 = 0, b1 = 0;
     for (const auto& [num_bytes, seconds] : messages) {
@@ -55,8 +61,6 @@ Network fit_network(const std::vector<TimedMessage>& messages) {
         b1 += b;
     }
     const double determinant = aa * bb - ab * ab;
-    require(messages.size() > 1 && determinant > 0,
-            "fit_network: {} messages, of which two sizes must differ", messages.size());
     return {(a1 * bb - b1 * ab) / determinant, (b1 * aa - a1 * ab) / determinant};
 }
 

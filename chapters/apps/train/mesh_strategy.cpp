@@ -19,29 +19,12 @@ MeshSizes mesh_sizes(std::size_t num_ranks, const ModelAxes& axes) {
 }
 
 void check_mesh(const TrainingTask& task, const MeshSizes& sizes) {
-    const Config& config = task.config;
     const TrainingArguments& args = task.args;
-    const auto [data, pipeline, context, tensor] = sizes;
-    const std::size_t H = config.num_attention_heads, Hkv = config.num_key_value_heads;
-    require(H % tensor == 0 && (Hkv % tensor == 0 || tensor % Hkv == 0),
-            "--tensor: {} ranks cannot share {} query heads and {} key/value heads", tensor, H,
-            Hkv);
-    require(tensor <= config.intermediate_size,
-            "--tensor: {} ranks for an intermediate size of {}", tensor,
-            config.intermediate_size);
-    require(pipeline <= config.num_hidden_layers, "--pipeline: {} stages for {} layers",
-            pipeline, config.num_hidden_layers);
-    require(2 * context <= args.seq_len,
-            "--context: {} ranks have {} chunks, more than the {} tokens of a sequence",
-            context, 2 * context, args.seq_len);
-    const std::size_t count = args.gradient_accumulation_steps * args.batch_size;
-    require(data <= count,
-            "--ranks: {} groups of {} ranks (--tensor, --pipeline, --context) for the {} "
-            "sequences of a step",
-            data, tensor * pipeline * context, count);
+    validate_mesh_plan({task.config, sizes, args.gradient_accumulation_steps * args.batch_size,
+                        args.batch_size, args.seq_len});
     require(args.optimizer == OptimizerType::adamw,
             "--optimizer muon {}: it needs whole matrices", exclude_axes);
-    require(config.attention_dropout == 0,
+    require(task.config.attention_dropout == 0,
             "--attention-dropout {}: the masks would not be those of one process",
             exclude_axes);
 }

@@ -16,8 +16,8 @@ struct ModelAxes {
 // ValueError if that is not a whole number of ranks.
 MeshSizes mesh_sizes(std::size_t num_ranks, const ModelAxes& axes);
 
-// Throws ValueError, which names the option, if this run cannot be divided so, or if its steps
-// would not be those of one process.
+// Throws ValueError as validate_mesh_plan of chapter 28 does if this run cannot be divided so,
+// and one that names the option if its steps would not be those of one process.
 void check_mesh(const TrainingTask& task, const MeshSizes& sizes);
 
 // Each rank keeps its part of the model and of the moving averages. The state has no layers

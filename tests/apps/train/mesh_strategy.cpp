@@ -133,16 +133,13 @@ TEST_CASE("a mesh by which a run cannot be divided is rejected") {
         return "";
     };
     CHECK(message_of({1, 1, 1, 3}) ==
-          "--tensor: 3 ranks cannot share 2 query heads and 1 key/value heads");
-    CHECK(message_of({1, 3, 1, 1}) == "--pipeline: 3 stages for 2 layers");
+          "mesh: tensor=3, but so many ranks cannot share 2 query heads and 1 key/value heads");
     CHECK(message_of({1, 1, 5, 1}) ==
-          "--context: 5 ranks have 10 chunks, more than the 8 tokens of a sequence");
-    CHECK(message_of({4, 2, 1, 1}) ==
-          "--ranks: 4 groups of 2 ranks (--tensor, --pipeline, --context) for the 3 sequences "
-          "of a step");
-    task.config.intermediate_size = 1;
-    CHECK(message_of({1, 1, 1, 2}) == "--tensor: 2 ranks for an intermediate size of 1");
-    task.config.intermediate_size = 24;
+          "mesh: context=5, which is 10 chunks, but a sequence has 8 tokens");
+    CHECK(message_of({4, 2, 1, 1}) == "mesh: data=4 (of 8 ranks), but a step has 3 sequences");
+    task.args.gradient_accumulation_steps = 2;
+    CHECK(message_of({6, 1, 1, 1}).empty());
+    CHECK(message_of({7, 1, 1, 1}) == "mesh: data=7 (of 7 ranks), but a step has 6 sequences");
     task.config.attention_dropout = Real(0.1);
     CHECK(message_of({1, 1, 1, 2}) ==
           "--attention-dropout excludes --tensor, --pipeline and --context: the masks would "

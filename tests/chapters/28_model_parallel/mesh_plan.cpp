@@ -122,10 +122,13 @@ TEST_CASE("a mesh that the model or the batch does not allow is an error") {
           "mesh: tensor=3, but so many ranks cannot share 4 query heads and 2 key/value heads");
     plan.sizes = {1, 3, 1, 1};
     check(plan, "mesh: pipeline=3, but the model has 2 layers");
-    plan.sizes = {8, 1, 1, 1};
-    check(plan, "mesh: data=8, but a step has 7 sequences");
+    plan.sizes = {8, 2, 1, 1};
+    check(plan, "mesh: data=8 (of 16 ranks), but a step has 7 sequences");
     plan.sizes = {1, 1, 7, 1};
     check(plan, "mesh: context=7, which is 14 chunks, but a sequence has 13 tokens");
+    plan.sizes = {1, 1, 6, 1};
+    plan.seq_len = 12;
+    CHECK(validate_mesh_plan(plan).seq_len == 12);  // one token in each chunk
     plan.sizes = {};
     plan.seq_len = 0;
     CHECK_THROWS_WITH_AS(validate_mesh_plan(plan), doctest::Contains("sequences of 0 tokens"),
@@ -138,6 +141,8 @@ TEST_CASE("a mesh that the model or the batch does not allow is an error") {
     plan.config.intermediate_size = 3;
     check(plan, "mesh: tensor=4, but the model has 3 features and 11 tokens");
     plan.config = uneven_config(true, QKNormType::over_all_heads, AttentionBias::none);
+    plan.sizes = {1, 1, 2, 1};
+    CHECK(validate_mesh_plan(plan).sizes == plan.sizes);
     plan.sizes = {1, 1, 1, 2};
     check(plan, "mesh: tensor=2, but a QK norm over all heads needs a mean over ranks");
 }

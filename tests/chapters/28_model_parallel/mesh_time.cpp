@@ -1,5 +1,8 @@
 #include "chapters/28_model_parallel/mesh_time.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include "tests/support/check.hpp"
 #include "tests/support/model_axes.hpp"
 
@@ -16,8 +19,11 @@ TEST_CASE("fit_network finds alpha and beta again, and their mean where measurem
     const Network noisy = fit_network({{0, 0.9e-6}, {0, 1.1e-6}, {1e6, 1.9e-3}, {1e6, 2.1e-3}});
     CHECK(noisy.alpha / 1e-6 == doctest::Approx(1).epsilon(0.02));
     CHECK(noisy.beta / 2e-9 == doctest::Approx(1).epsilon(0.02));
-    CHECK_THROWS_WITH_AS(fit_network({{8, 1}, {8, 2}}),
+    // The determinant of these is 3e-11, after rounding.
+    CHECK_THROWS_WITH_AS(fit_network({{3, 0.7}, {3, 0.1}}),
                          "fit_network: 2 messages, of which two sizes must differ", ValueError);
+    CHECK_THROWS_WITH_AS(fit_network({}),
+                         "fit_network: 0 messages, of which two sizes must differ", ValueError);
 }
 
 // 6 sequences in micro-batches of 2, and 3 layers.
@@ -75,6 +81,61 @@ TEST_CASE("step time: each axis pays for its messages, on its network") {
     // 2 (d - 1) messages of the flattened gradient.
     const StepTime latency = step_time(plan, {1e30, 1, {0, 0}, {1, 0}});
     CHECK(latency.data == doctest::Approx(2));
+}
+
+// The formula of step_time, from the messages of each stage.
+double expected_seconds(const MeshPlan& plan, double flops_per_second, double beta) {
+    const auto m = double(micro_batch_sizes(plan, 0).size());
+    double sum = 0, slowest = 0, last = 0;
+    for (const std::size_t rank : ranks_of_axis(plan.sizes, 0, MeshAxis::pipeline)) {
+        double each = training_flops(plan, rank) / flops_per_second / m, once = 0;
+        for (const Traffic& traffic : traffic_of_rank(plan, rank)) {
+            const double seconds = beta * double(traffic.num_bytes);
+            if (traffic.when == Traffic::When::once)
+                once += seconds;
+            else
+                each += seconds / m;
+        }
+        sum += each;
+        slowest = std::max(slowest, each);
+        last = std::max(last, once);
+    }
+    return sum + (m - 1) * slowest + last;
+}
+
+// Alone, and with each of the other axes.
+constexpr std::array pipelines = {MeshSizes{1, 3, 1, 1}, MeshSizes{2, 2, 1, 1},
+                                  MeshSizes{1, 2, 2, 1}, MeshSizes{1, 2, 1, 2},
+                                  MeshSizes{2, 2, 2, 2}};
+
+TEST_CASE(
+    "step time: of the slowest stage, whether it computes or sends, and of the longest sums") {
+    for (const bool tied : {false, true})
+        for (const std::size_t num_layers : {3, 4})
+            for (const MeshSizes& sizes : pipelines)
+                for (const double flops_per_second : {1e6, 1e9, 1e30}) {
+                    CAPTURE(sizes.num_ranks());
+                    CAPTURE(num_layers);
+                    MeshPlan plan = timed_step(sizes);
+                    plan.config = uneven_config(tied);
+                    plan.config.num_hidden_layers = num_layers;
+                    const Network network{0, 1e-6};
+                    CHECK(step_time(plan, {flops_per_second, 1, network, network}).total() ==
+                          doctest::Approx(expected_seconds(plan, flops_per_second, 1e-6)));
+                }
+}
+
+TEST_CASE("step time of context ranks: the messages of each micro-batch and of the end") {
+    const MeshPlan plan = timed_step({1, 1, 2, 1});
+    double num_bytes = 0, num_messages = 0;
+    for (const Traffic& traffic : traffic_of_rank(plan, 0)) {
+        num_bytes += double(traffic.num_bytes);
+        num_messages += double(traffic.num_messages);
+    }
+    const StepTime time = step_time(plan, {1e30, 1, {0, 0}, {2, 1e-3}});
+    CHECK(time.context == doctest::Approx(2 * num_messages + 1e-3 * num_bytes));
+    CHECK(time.total() == doctest::Approx(time.context));
+    CHECK(step_time(plan, {1e30, 2, {0, 0}, {2, 1e-3}}).context == 0);  // on one machine
 }
 
 }  // namespace

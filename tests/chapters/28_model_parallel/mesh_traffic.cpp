@@ -98,6 +98,31 @@ TEST_CASE("planned bytes: meshes of 8 ranks, by axis") {
     }
 }
 
+TEST_CASE("planned messages of a step: how many follow one another") {
+    MeshPlan plan{uneven_config(true), {4, 3, 3, 4}, 24, 2, 13, true};  // 3 micro-batches
+    plan.config.num_hidden_layers = 5;                                  // 2, 2 and 1 in a stage
+    const auto check = [&](std::size_t stage, const std::vector<std::uint64_t>& expected) {
+        std::vector<std::uint64_t> planned;
+        for (const Traffic& traffic :
+             traffic_of_rank(plan, rank_at(plan.sizes, {3, stage, 1, 2})))
+            planned.push_back(traffic.num_messages);
+        CHECK(planned == expected);
+    };
+    // Data: an all-reduce of 2 (4 - 1). Pipeline: 3 micro-batches to each neighbor, and an
+    // all-reduce of two ranks. Context: for each layer and micro-batch, keys and values pass 2
+    // ranks forward and 3 backward, their gradients 3; then an all-reduce. Tensor: for each
+    // micro-batch a reduce-scatter and an all-gather, 3 messages each, 4 times a layer and
+    // once for the embedding or the head, and for the loss an all-reduce and an all-gather;
+    // then all-reduces, for each layer of 4 norms on 4 ranks and of 4 tensors on 2.
+    check(0, {6, 3, 2, 2 * 3 * 10, 2 * 3 * 6, 4, 2 * 3 * 24, 3 * 6, 2 * 32});
+    check(1, {6, 3, 3, 2 * 3 * 10, 2 * 3 * 6, 4, 2 * 3 * 24, 2 * 32});
+    check(2, {6, 3, 2, 3 * 10, 3 * 6, 4, 3 * 24, 3 * 6, 3 * 9, 32 + 6});
+    plan.sequence_parallel = false;  // all-reduces, and norms are no copies
+    check(1, {6, 3, 3, 2 * 3 * 10, 2 * 3 * 6, 4, 2 * 3 * 24, 2 * 20});
+    plan.sizes = {};
+    CHECK(traffic_of_rank(plan, 0).empty());  // one rank sends nothing
+}
+
 TEST_CASE("planned messages go to the next rank of a ring, and to neighboring stages") {
     MeshPlan plan{uneven_config(true), {2, 3, 2, 2}, 4, 2, 13, true};
     plan.config.num_hidden_layers = 3;

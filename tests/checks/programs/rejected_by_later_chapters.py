@@ -189,7 +189,7 @@ MESH_REJECTED = [case for case in BASIC_REJECTED if case[0] != "--seq-len 4"] + 
     ("--mesh tensor=4",
      "mesh: tensor=4, but so many ranks cannot share 6 query heads and 6 key/value heads"),
     ("--mesh pipeline=17", "mesh: pipeline=17, but the model has 16 layers"),
-    ("--mesh data=513", "mesh: data=513, but a step has 512 sequences"),
+    ("--mesh data=513", "mesh: data=513 (of 513 ranks), but a step has 512 sequences"),
     ("--mesh context=2 --seq-len 3",
      "mesh: context=2, which is 4 chunks, but a sequence has 3 tokens"),
     ("--mesh data=2 --seq-len 2049",

@@ -170,11 +170,10 @@ def test_a_rank_that_is_killed_ends_all_with_one_line(learn, ranks, tmp_path):
     ("--ranks 2 --tensor 0", "--tensor takes an integer from 1 to 1024, not '0'"),
     ("--ranks 4 --tensor 3", "--ranks: 4 ranks are not a multiple of 3 = 3 x 1 x 1 (--tensor, "
      "--pipeline, --context)"),
-    ("--ranks 5 --tensor 5", "--tensor: 5 ranks cannot share"),
-    ("--ranks 9 --pipeline 9", "--pipeline: 9 stages for"),
-    ("--ranks 1000 --context 1000", "--context: 1000 ranks have 2000 chunks, more than the"),
-    ("--ranks 18 --tensor 2", "--ranks: 9 groups of 2 ranks (--tensor, --pipeline, "
-     "--context) for the 8 sequences of a step"),
+    ("--ranks 5 --tensor 5", "mesh: tensor=5, but so many ranks cannot share"),
+    ("--ranks 9 --pipeline 9", "mesh: pipeline=9, but the model has"),
+    ("--ranks 1000 --context 1000", "mesh: context=1000, which is 2000 chunks, but"),
+    ("--ranks 18 --tensor 2", "mesh: data=9 (of 18 ranks), but a step has 8 sequences"),
     ("--ranks 2 --tensor 2 --zero 1", "--zero excludes --tensor, --pipeline and --context"),
     ("--ranks 2 --tensor 2 --optimizer muon", "--optimizer muon excludes --tensor"),
     ("--ranks 2 --context 2 --attention-dropout 0.1", "--attention-dropout excludes --tensor"),
