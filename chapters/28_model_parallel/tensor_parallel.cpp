@@ -1,5 +1,6 @@
 #include "chapters/28_model_parallel/tensor_parallel.hpp"
 
+#include <algorithm>
 #include <map>
 
 #include "chapters/24_parallel/ring.hpp"
@@ -17,12 +18,14 @@ Tensor3 tokens_of(const Tensor3& by_token, Part part) {  // (T, B, C) -> (part.s
     return xt::view(by_token, xt::range(part.begin, part.begin + part.size));
 }
 
-// A parameter as a matrix, a vector as a matrix of one column.
+// A parameter, (rows, columns), or a vector, (rows), as a matrix of one column.
 MatrixView view_of_parameter(const Parameter& parameter) {
-    const std::size_t width = parameter.shape.size() == 2 ? parameter.shape[1] : 1;
-    return {parameter.values.data(), parameter.values.size() / width, width, width};
+    const std::size_t num_rows = parameter.shape[0];
+    const std::size_t num_columns = parameter.shape.size() == 2 ? parameter.shape[1] : 1;
+    return {parameter.values.data(), num_rows, num_columns, num_columns};
 }
 
+// Of a whole parameter, the slice.
 MatrixView view_of_slice(MatrixView whole, const Slice& slice) {
     const auto [begin, size] = slice.part;
     if (slice.sharding == Sharding::rows) return whole.rows(begin, size);
@@ -30,7 +33,8 @@ MatrixView view_of_slice(MatrixView whole, const Slice& slice) {
     return whole;
 }
 
-void copy_matrix(ConstMatrixView source, MatrixView destination) {
+void copy_matrix(ConstMatrixView source,    // (N, M)
+                 MatrixView destination) {  // (N, M)
     for (std::size_t row = 0; row < source.num_rows; ++row)
         std::copy(source[row].begin(), source[row].end(), destination[row].begin());
 }
