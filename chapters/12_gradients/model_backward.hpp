@@ -13,16 +13,19 @@
 
 namespace llm {
 
-// What the backward pass of a model needs from its forward pass.
+// What the backward passes of model.logits and of a whole model need from the forward pass.
+struct LogitsActivations {
+    Tensor3 last_hidden_state;             // (B, T, C): after the last layer
+    Tensor3 normalized;                    // (B, T, C): after the final norm
+    std::optional<Tensor3> capped_logits;  // (B, T, V), if the model has a soft cap
+};
 template <class Layer>
 struct DecoderActivations {
     using Inputs = typename Layer::AttentionType::Inputs;
     IdMatrix input_ids;                        // (B, T)
     Inputs attention_inputs;                   // of T positions
     std::vector<ActivationsOf<Layer>> layers;  // L
-    Tensor3 last_hidden_state;                 // (B, T, C): after the last layer
-    Tensor3 normalized;                        // (B, T, C): after the final norm
-    std::optional<Tensor3> capped_logits;      // (B, T, V), if the model has a soft cap
+    LogitsActivations head;
 };
 using ModelActivations = DecoderActivations<PreNormBlock>;
 
@@ -71,6 +74,53 @@ Tensor3 layers_backward(const std::vector<Layer>& layers,  // L
     return hidden_gradient;
 }
 
+// The output is model.logits(last_hidden_state), (B, T, V).
+template <class Layer, class AnyConfig, class FinalNorm>
+ForwardPass<LogitsActivations> logits_forward(
+    const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
+    Tensor3 last_hidden_state) {  // (B, T, C)
+    Tensor3 normalized = model.norm(last_hidden_state);
+    Tensor3 logits = model.head_logits(normalized);
+    std::optional<Tensor3> capped_logits;
+    if (model.final_logit_softcapping) capped_logits = logits;
+    return {std::move(logits),
+            {std::move(last_hidden_state), std::move(normalized), std::move(capped_logits)}};
+}
+// Returns the gradient with respect to the last hidden state, (B, T, C).
+template <class Layer, class AnyConfig, class FinalNorm>
+Tensor3 logits_backward(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
+                        const LogitsActivations& saved,
+                        Tensor3 logits_gradient,  // (B, T, V)
+                        DecoderModel<Layer, AnyConfig, FinalNorm>& gradient) {
+    // The soft cap of the logits, and their scale.
+    if (const auto& cap = model.final_logit_softcapping)
+        logits_gradient = logit_softcap_backward(*saved.capped_logits, *cap, logits_gradient);
+    if (model.logits_scaling != 1) logits_gradient = logits_gradient / model.logits_scaling;
+
+    // The LM head. If it is tied, its gradient is accumulated in that of the embedding.
+    Matrix& head_gradient = model.lm_head ? *gradient.lm_head : gradient.embed_tokens;
+    const Tensor3 normalized_gradient =
+        lm_head_backward(model.head(), saved.normalized, logits_gradient, head_gradient);
+    return norm_backward(model.norm, saved.last_hidden_state, normalized_gradient,
+                         gradient.norm);
+}
+
+// The backward pass of model.embed(input_ids): learned positions, if there are any, and tokens.
+template <class Layer, class AnyConfig, class FinalNorm>
+void embed_backward(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
+                    const IdMatrix& input_ids,    // (B, T)
+                    Tensor3 embeddings_gradient,  // (B, T, C)
+                    DecoderModel<Layer, AnyConfig, FinalNorm>& gradient) {
+    if (model.embed_positions) {
+        const auto [batch_size, seq_len] = dims(input_ids);
+        embedding_backward(position_ids(batch_size, seq_len), embeddings_gradient,
+                           *gradient.embed_positions);
+    }
+    if (model.embedding_scale != 1)
+        embeddings_gradient = embeddings_gradient * model.embedding_scale;
+    embedding_backward(input_ids, embeddings_gradient, gradient.embed_tokens);
+}
+
 // The output is model(input_ids), the logits, (B, T, V). A generator enables dropout (training
 // mode). Throws ValueError as the model does.
 template <class Layer, class AnyConfig, class FinalNorm>
@@ -93,13 +143,9 @@ ForwardPass<DecoderActivations<Layer>> model_forward(
     Generator* dropout_generator = nullptr) {
     auto [last_hidden_state, layers] = layers_forward(model.layers, model.embed(input_ids),
                                                       attention_inputs, dropout_generator);
-    Tensor3 normalized = model.norm(last_hidden_state);  // (B, T, C)
-    Tensor3 logits = model.head_logits(normalized);      // (B, T, V)
-    std::optional<Tensor3> capped_logits;
-    if (model.final_logit_softcapping) capped_logits = logits;
+    auto [logits, head] = logits_forward(model, std::move(last_hidden_state));
     return {std::move(logits),
-            {input_ids, attention_inputs, std::move(layers), std::move(last_hidden_state),
-             std::move(normalized), std::move(capped_logits)}};
+            {input_ids, attention_inputs, std::move(layers), std::move(head)}};
 }
 
 // Accumulates the gradient of the loss with respect to every parameter of the model. Calls
@@ -110,29 +156,10 @@ void model_backward(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
                     const Tensor3& output_gradient,  // (B, T, V)
                     DecoderModel<Layer, AnyConfig, FinalNorm>& gradient,
                     const std::function<void(std::size_t n)>& after_layer = {}) {
-    // The soft cap of the logits, and their scale.
-    Tensor3 logits_gradient = output_gradient;
-    if (const auto& cap = model.final_logit_softcapping)
-        logits_gradient = logit_softcap_backward(*saved.capped_logits, *cap, output_gradient);
-    if (model.logits_scaling != 1) logits_gradient = logits_gradient / model.logits_scaling;
-
-    // The LM head. If it is tied, its gradient is accumulated in that of the embedding.
-    Matrix& head_gradient = model.lm_head ? *gradient.lm_head : gradient.embed_tokens;
-    const Tensor3 normalized_gradient =
-        lm_head_backward(model.head(), saved.normalized, logits_gradient, head_gradient);
-    Tensor3 hidden_gradient =
-        norm_backward(model.norm, saved.last_hidden_state, normalized_gradient, gradient.norm);
-
+    Tensor3 hidden_gradient = logits_backward(model, saved.head, output_gradient, gradient);
     hidden_gradient = layers_backward(model.layers, saved.attention_inputs, saved.layers,
                                       std::move(hidden_gradient), gradient.layers, after_layer);
-    // The embeddings: positions that were added, and tokens.
-    if (model.embed_positions) {
-        const auto [batch_size, seq_len] = dims(saved.input_ids);
-        embedding_backward(position_ids(batch_size, seq_len), hidden_gradient,
-                           *gradient.embed_positions);
-    }
-    if (model.embedding_scale != 1) hidden_gradient = hidden_gradient * model.embedding_scale;
-    embedding_backward(saved.input_ids, hidden_gradient, gradient.embed_tokens);
+    embed_backward(model, saved.input_ids, std::move(hidden_gradient), gradient);
 }
 
 // The loss of a batch; the gradients are accumulated. Position t of the inputs predicts

@@ -11,14 +11,16 @@
 namespace llm {
 namespace {
 
-// Keys and values of the chunks of one rank, as they go around the ring, and in the backward
-// pass their gradients.
-struct KeysValues {
+// The keys and values of one rank's tokens, on their way around the ring. In the backward pass,
+// their gradients travel in the same way. S is the number of that rank's tokens.
+struct KeyValueBlock {
     std::size_t owner;
     Tensor4 keys, values;  // (B, Hkv, S, D)
 };
 
-void pass_tensor(Communicator& ranks, Tensor4& states, std::size_t received_len) {
+// Sends a tensor to the next rank, and replaces it by the one that the previous rank sends.
+void send_to_next_rank(Communicator& ranks, Tensor4& states,  // (B, Hkv, S, D)
+                       std::size_t received_len) {            // S of the other one
     auto shape = states.shape();
     shape[2] = received_len;
     Tensor4 received(shape);
@@ -27,44 +29,54 @@ void pass_tensor(Communicator& ranks, Tensor4& states, std::size_t received_len)
                              {received.data(), received.size()}, (rank + n - 1) % n);
     states = std::move(received);
 }
-
-// Sends them to the next rank, and receives those that the previous rank has.
-void pass_on(Communicator& ranks, const ZigzagChunks& chunks, KeysValues& block) {
+void send_to_next_rank(Communicator& ranks, const ZigzagChunks& chunks, KeyValueBlock& block) {
     block.owner = (block.owner + ranks.size() - 1) % ranks.size();
     const std::size_t received_len = chunks.positions(block.owner).size();
-    pass_tensor(ranks, block.keys, received_len);
-    pass_tensor(ranks, block.values, received_len);
+    send_to_next_rank(ranks, block.keys, received_len);
+    send_to_next_rank(ranks, block.values, received_len);
 }
 
-// The rows of a head's queries and keys that meet, and the heads.
+// Of a rank's tokens, those of its first or second chunk (i = 0 or 1).
+Part rows_of_chunk(const ZigzagChunks& chunks, std::size_t rank, std::size_t i) {
+    const auto [first, second] = chunks.of_rank(rank);
+    const std::size_t first_size = chunks.chunk(first).size;
+    return i == 0 ? Part{0, first_size} : Part{first_size, chunks.chunk(second).size};
+}
+
+// One head's queries in a chunk of this rank, and the keys of a chunk that they see.
 struct ChunkPair {
     std::size_t b, h, kv_head;
-    Part queries, keys;
-    bool is_causal;  // the same chunk: query t sees keys 0 to t; otherwise all
-};
+    Part queries, keys;  // rows of this rank's queries, and of a block's keys and values
+    bool is_causal;      // the same chunk: query t sees keys 0 to t; otherwise all
 
-// Calls visit(pair) for each head, and each chunk of this rank's queries with each chunk of the
-// block's keys that they see.
-template <class Visit>
-void for_chunks_and_heads(const RingAttention::Inputs& inputs, const Communicator& ranks,
-                          const KeysValues& block, const Tensor4& queries, const Visit& visit) {
-    const ZigzagChunks& chunks = inputs.chunks;
-    const auto rows = [&](std::size_t rank, std::size_t i) {
-        const std::size_t first = chunks.chunk(chunks.of_rank(rank)[0]).size;
-        return i == 0 ? Part{0, first}
-                      : Part{first, chunks.chunk(chunks.of_rank(rank)[1]).size};
-    };
-    const std::size_t group_size = queries.shape(1) / block.keys.shape(1);  // G
+    auto query_rows(auto& states) const {  // (B, H, T/n, D) -> (queries.size, D)
+        return head_view(states, b, h).rows(queries.begin, queries.size);
+    }
+    auto query_numbers(auto& numbers) const {  // (B, H, T/n) -> (queries.size)
+        return std::span(&numbers(b, h, queries.begin), queries.size);
+    }
+    auto key_rows(auto& states) const {  // (B, Hkv, S, D) -> (keys.size, D)
+        return head_view(states, b, kv_head).rows(keys.begin, keys.size);
+    }
+};
+// All pairs but those that a causal mask hides.
+std::vector<ChunkPair> visible_pairs(const ZigzagChunks& chunks, std::size_t rank,
+                                     const Tensor4& queries,  // (B, H, T/n, D)
+                                     const KeyValueBlock& block) {
+    const std::size_t num_key_value_groups = queries.shape(1) / block.keys.shape(1);
+    std::vector<ChunkPair> pairs;
     for (std::size_t q = 0; q < 2; ++q)
         for (std::size_t k = 0; k < 2; ++k) {
-            const std::size_t of_queries = chunks.of_rank(ranks.rank())[q];
-            const std::size_t of_keys = chunks.of_rank(block.owner)[k];
-            if (of_keys > of_queries) continue;  // all masked
+            const std::size_t query_chunk = chunks.of_rank(rank)[q];
+            const std::size_t key_chunk = chunks.of_rank(block.owner)[k];
+            if (key_chunk > query_chunk) continue;
             for (std::size_t b = 0; b < queries.shape(0); ++b)
                 for (std::size_t h = 0; h < queries.shape(1); ++h)
-                    visit(ChunkPair{b, h, h / group_size, rows(ranks.rank(), q),
-                                    rows(block.owner, k), of_keys == of_queries});
+                    pairs.push_back(
+                        {b, h, h / num_key_value_groups, rows_of_chunk(chunks, rank, q),
+                         rows_of_chunk(chunks, block.owner, k), key_chunk == query_chunk});
         }
+    return pairs;
 }
 
 // For each row of each head, the dot product of two tensors' rows.
@@ -77,8 +89,10 @@ Tensor3 row_dots(const Tensor4& a, const Tensor4& b) {  // (B, H, T, D) -> (B, H
     return dots;
 }
 
-// q kᵀ / √D of a block; -inf where a causal mask hides the key.
-Matrix block_scores(ConstMatrixView queries, ConstMatrixView keys, bool is_causal) {
+// q kᵀ / √D; -inf where a causal mask hides the key.
+Matrix block_scores(ConstMatrixView queries,  // (T, D)
+                    ConstMatrixView keys,     // (S, D)
+                    bool is_causal) {         // -> (T, S)
     const Real scale = 1 / std::sqrt(static_cast<Real>(queries.num_columns));
     Matrix scores(std::array{queries.num_rows, keys.num_rows});
     matmul_transposed(queries, keys, view_of(scores));
@@ -88,12 +102,101 @@ Matrix block_scores(ConstMatrixView queries, ConstMatrixView keys, bool is_causa
     return scores;
 }
 
-// The softmax weights of a block, given the log-sum-exp of each query's scores.
-Matrix block_weights(Matrix scores, std::span<const Real> sums) {
+// The softmax: e^(score - log-sum-exp of the query's scores). That may include other keys.
+Matrix block_weights(Matrix scores,                         // (T, S)
+                     std::span<const Real> log_sum_exps) {  // (T) -> (T, S)
     for (std::size_t t = 0; t < scores.shape(0); ++t)
         for (std::size_t s = 0; s < scores.shape(1); ++s)
-            scores(t, s) = std::exp(scores(t, s) - sums[t]);
+            scores(t, s) = std::exp(scores(t, s) - log_sum_exps[t]);
     return scores;
+}
+
+// The backward pass of the softmax and the scale 1/√D. As softmax_backward of chapter 12, but
+// the dot product of weights and their gradient, over all keys, is given.
+Matrix block_scores_backward(Matrix weights,                 // (T, S)
+                             const Matrix& weight_gradient,  // (T, S)
+                             std::span<const Real> dots,     // (T)
+                             std::size_t head_dim) {         // D -> (T, S)
+    const Real scale = 1 / std::sqrt(static_cast<Real>(head_dim));
+    for (std::size_t t = 0; t < weights.shape(0); ++t)
+        for (std::size_t s = 0; s < weights.shape(1); ++s)
+            weights(t, s) *= scale * (weight_gradient(t, s) - dots[t]);
+    return weights;
+}
+
+// The backward pass of attend_to_block and merge, for one pair: adds to the gradients. Other
+// blocks are not needed, since log-sum-exp and dot product are those over all keys. Source:
+// "FlashAttention-2" (Dao, 2023), algorithm 2.
+void attend_to_block_backward(const ChunkPair& pair, const RingAttentionActivations& saved,
+                              const KeyValueBlock& block,
+                              const Tensor4& context_gradient,  // (B, H, T/n, D)
+                              const Tensor3& dots,              // (B, H, T/n)
+                              Tensor4& queries_gradient,        // (B, H, T/n, D)
+                              KeyValueBlock& block_gradient) {
+    const ConstMatrixView queries = pair.query_rows(saved.rotated.queries);     // (T, D)
+    const ConstMatrixView keys = pair.key_rows(block.keys);                     // (S, D)
+    const ConstMatrixView values = pair.key_rows(block.values);                 // (S, D)
+    const ConstMatrixView output_gradient = pair.query_rows(context_gradient);  // (T, D)
+
+    // Compute the weights again. Context = weights · values.
+    Matrix weights = block_weights(block_scores(queries, keys, pair.is_causal),  // (T, S)
+                                   pair.query_numbers(saved.log_sum_exp));
+    Matrix weight_gradient(weights.shape());
+    matmul_transposed(output_gradient, values, view_of(weight_gradient));
+    transposed_matmul(view_of(weights), output_gradient, pair.key_rows(block_gradient.values),
+                      Update::accumulate);
+
+    // Weights = softmax(scale · queries · keysᵀ).
+    const Matrix score_gradient = block_scores_backward(  // (T, S)
+        std::move(weights), weight_gradient, pair.query_numbers(dots), queries.num_columns);
+    matmul(view_of(score_gradient), keys, pair.query_rows(queries_gradient),
+           Update::accumulate);
+    transposed_matmul(view_of(score_gradient), queries, pair.key_rows(block_gradient.keys),
+                      Update::accumulate);
+}
+
+// Attention of this rank's queries to the keys of all ranks. Sets context and log_sum_exp.
+void ring_forward(Communicator& ranks, const ZigzagChunks& chunks,
+                  RingAttentionActivations& saved) {
+    const auto& [queries, keys, values] = saved.rotated;
+    const auto [batch_size, num_heads, seq_len, head_dim] = dims(queries);
+    saved.context = xt::zeros<Real>(queries.shape());
+    saved.log_sum_exp = Tensor3::from_shape({batch_size, num_heads, seq_len});
+    saved.log_sum_exp.fill(-infinity);
+
+    KeyValueBlock block{ranks.rank(), keys, values};
+    for (std::size_t step = 0; step < ranks.size(); ++step) {
+        if (step > 0) send_to_next_rank(ranks, chunks, block);
+        for (const ChunkPair& pair : visible_pairs(chunks, ranks.rank(), queries, block))
+            merge(pair.query_rows(saved.context), pair.query_numbers(saved.log_sum_exp),
+                  attend_to_block(pair.query_rows(queries), pair.key_rows(block.keys),
+                                  pair.key_rows(block.values), pair.is_causal));
+    }
+}
+
+// Returns the gradients with respect to this rank's queries, keys and values.
+QueriesKeysValues ring_backward(Communicator& ranks, const ZigzagChunks& chunks,
+                                const RingAttentionActivations& saved,
+                                const Tensor4& context_gradient) {  // (B, H, T/n, D)
+    const auto& [queries, keys, values] = saved.rotated;
+    // Over all keys, Σ weight · its gradient = context · its gradient.
+    const Tensor3 dots = row_dots(saved.context, context_gradient);  // (B, H, T/n)
+
+    Tensor4 queries_gradient = xt::zeros<Real>(queries.shape());
+    KeyValueBlock block{ranks.rank(), keys, values};
+    KeyValueBlock block_gradient{ranks.rank(), xt::zeros<Real>(keys.shape()),
+                                 xt::zeros<Real>(values.shape())};
+    // Send once more than in the forward pass: the gradients of this rank's keys come back.
+    for (std::size_t step = 0; step < ranks.size(); ++step) {
+        for (const ChunkPair& pair : visible_pairs(chunks, ranks.rank(), queries, block))
+            attend_to_block_backward(pair, saved, block, context_gradient, dots,
+                                     queries_gradient, block_gradient);
+        if (ranks.size() == 1) continue;
+        send_to_next_rank(ranks, chunks, block);
+        send_to_next_rank(ranks, chunks, block_gradient);
+    }
+    return {std::move(queries_gradient), std::move(block_gradient.keys),
+            std::move(block_gradient.values)};
 }
 
 }  // namespace
@@ -117,37 +220,36 @@ IdMatrix slice_positions(const IdMatrix& ids, const std::vector<std::size_t>& po
 
 BlockAttention attend_to_block(ConstMatrixView queries, ConstMatrixView keys,
                                ConstMatrixView values, bool is_causal) {
-    const Matrix scores = block_scores(queries, keys, is_causal);
+    Matrix scores = block_scores(queries, keys, is_causal);
     BlockAttention result{Matrix(std::array{queries.num_rows, values.num_columns}),
                           Vector(std::array{queries.num_rows})};
     for (std::size_t t = 0; t < queries.num_rows; ++t)
         result.log_sum_exp(t) = static_cast<Real>(log_sum_exp(view_of(scores)[t]));
-    const Matrix weights =
-        block_weights(scores, {result.log_sum_exp.data(), result.log_sum_exp.size()});
+    const Matrix weights = block_weights(
+        std::move(scores), {result.log_sum_exp.data(), result.log_sum_exp.size()});
     matmul(view_of(weights), values, view_of(result.context));
     return result;
 }
 
-void merge(MatrixView context, std::span<Real> sums, const BlockAttention& block) {
-    for (std::size_t t = 0; t < sums.size(); ++t) {
-        // The weights of a block are its own softmax times e^(its log-sum-exp - that of all).
-        const Real before = sums[t], of_block = block.log_sum_exp(t);
+void merge(MatrixView context, std::span<Real> log_sum_exps, const BlockAttention& block) {
+    for (std::size_t t = 0; t < log_sum_exps.size(); ++t) {
+        // In the softmax over all keys, the weights of a block are its own softmax times
+        // e^(its log-sum-exp - that of all).
+        const Real before = log_sum_exps[t], of_block = block.log_sum_exp(t);
         const Real all = static_cast<Real>(log_sum_exp(std::array{before, of_block}));
         const Real old_share = std::exp(before - all), new_share = std::exp(of_block - all);
         for (std::size_t d = 0; d < context.num_columns; ++d)
             context[t][d] = context[t][d] * old_share + block.context(t, d) * new_share;
-        sums[t] = all;
+        log_sum_exps[t] = all;
     }
 }
 
 RingAttention::Inputs ring_inputs(const Config& config, const Communicator& ranks,
                                   std::size_t batch_size, std::size_t seq_len) {
     const ZigzagChunks chunks{seq_len, ranks.size()};
-    const std::vector<std::size_t> positions = chunks.positions(ranks.rank());
-    IdMatrix ids(std::array{batch_size, positions.size()});
-    for (std::size_t b = 0; b < batch_size; ++b)
-        for (std::size_t t = 0; t < positions.size(); ++t) ids(b, t) = Id(positions[t]);
-    return {{rotary_tables(config, seq_len).front(), ids, {}}, chunks};
+    const IdMatrix own_positions =
+        slice_positions(position_ids(batch_size, seq_len), chunks.positions(ranks.rank()));
+    return {{rotary_tables(config, seq_len).front(), own_positions, {}}, chunks};
 }
 
 AttentionLayer::Output RingAttention::operator()(const Tensor3& hidden_states,
@@ -164,89 +266,24 @@ ForwardPass<RingAttentionActivations> attention_forward(const RingAttention& att
     saved.input = input;
     saved.projected = project_qkv(layer, input);
     saved.rotated = apply_qk_norm_and_rope(layer.qk_norm, saved.projected, inputs.rope);
-    const auto [batch_size, num_heads, seq_len, head_dim] = dims(saved.rotated.queries);
-    saved.context = xt::zeros<Real>(saved.rotated.queries.shape());
-    saved.log_sum_exp = Tensor3::from_shape({batch_size, num_heads, seq_len});
-    saved.log_sum_exp.fill(-infinity);
-
-    KeysValues block{ranks->rank(), saved.rotated.keys, saved.rotated.values};
-    for (std::size_t step = 0; step < ranks->size(); ++step) {
-        if (step > 0) pass_on(*ranks, inputs.chunks, block);
-        for_chunks_and_heads(
-            inputs, *ranks, block, saved.rotated.queries, [&](const ChunkPair& p) {
-                const BlockAttention result = attend_to_block(
-                    head_view(saved.rotated.queries, p.b, p.h)
-                        .rows(p.queries.begin, p.queries.size),
-                    head_view(block.keys, p.b, p.kv_head).rows(p.keys.begin, p.keys.size),
-                    head_view(block.values, p.b, p.kv_head).rows(p.keys.begin, p.keys.size),
-                    p.is_causal);
-                merge(head_view(saved.context, p.b, p.h).rows(p.queries.begin, p.queries.size),
-                      {&saved.log_sum_exp(p.b, p.h, p.queries.begin), p.queries.size}, result);
-            });
-    }
+    ring_forward(*ranks, inputs.chunks, saved);
     return {project_output(layer, saved.context), std::move(saved)};
 }
 
 Tensor3 attention_backward(const RingAttention& attention, const RingAttention::Inputs& inputs,
                            const RingAttentionActivations& saved,
                            const Tensor3& output_gradient, RingAttention& gradient) {
+    // The forward pass in reverse: output projection, ring, RoPE and QK norm, projections.
     const auto& [layer, ranks] = attention;
-    const Tensor4& queries = saved.rotated.queries;
-    const Tensor3 merged = linear_backward(layer.projections.o_proj, merge_heads(saved.context),
-                                           output_gradient, gradient.layer.projections.o_proj);
-    const Tensor4 context_gradient = split_heads(merged, queries.shape(1));
-    const Tensor3 dots = row_dots(context_gradient, saved.context);
-
-    // One round more than in the forward pass, so that the gradients come back.
-    QueriesKeysValues result{xt::zeros<Real>(queries.shape()), {}, {}};
-    KeysValues block{ranks->rank(), saved.rotated.keys, saved.rotated.values};
-    KeysValues block_gradient{ranks->rank(), xt::zeros<Real>(block.keys.shape()),
-                              xt::zeros<Real>(block.values.shape())};
-    for (std::size_t step = 0; step < ranks->size(); ++step) {
-        for_chunks_and_heads(inputs, *ranks, block, queries, [&](const ChunkPair& p) {
-            const auto q_rows = [&](const auto& view) {
-                return view.rows(p.queries.begin, p.queries.size);
-            };
-            const auto k_rows = [&](const auto& view) {
-                return view.rows(p.keys.begin, p.keys.size);
-            };
-            const ConstMatrixView q = q_rows(head_view(queries, p.b, p.h));
-            const ConstMatrixView dc = q_rows(head_view(context_gradient, p.b, p.h));
-            const ConstMatrixView k =
-                k_rows(head_view(std::as_const(block.keys), p.b, p.kv_head));
-            const ConstMatrixView v =
-                k_rows(head_view(std::as_const(block.values), p.b, p.kv_head));
-
-            // The weights again, and chapter 12's gradients.
-            Matrix weights =
-                block_weights(block_scores(q, k, p.is_causal),
-                              {&saved.log_sum_exp(p.b, p.h, p.queries.begin), p.queries.size});
-            transposed_matmul(view_of(weights), dc,
-                              k_rows(head_view(block_gradient.values, p.b, p.kv_head)),
-                              Update::accumulate);
-            Matrix weight_gradient(weights.shape());
-            matmul_transposed(dc, v, view_of(weight_gradient));
-            const Real scale = 1 / std::sqrt(static_cast<Real>(q.num_columns));
-            for (std::size_t t = 0; t < q.num_rows; ++t)
-                for (std::size_t s = 0; s < k.num_rows; ++s)
-                    weights(t, s) *=
-                        scale * (weight_gradient(t, s) - dots(p.b, p.h, p.queries.begin + t));
-            matmul(view_of(weights), k, q_rows(head_view(result.queries, p.b, p.h)),
-                   Update::accumulate);
-            transposed_matmul(view_of(weights), q,
-                              k_rows(head_view(block_gradient.keys, p.b, p.kv_head)),
-                              Update::accumulate);
-        });
-        if (ranks->size() > 1) {
-            pass_on(*ranks, inputs.chunks, block);
-            pass_on(*ranks, inputs.chunks, block_gradient);
-        }
-    }
-    result.keys = std::move(block_gradient.keys);
-    result.values = std::move(block_gradient.values);
-    const QueriesKeysValues projected = qk_norm_and_rope_backward(
-        layer.qk_norm, saved.projected, inputs.rope, result, gradient.layer.qk_norm);
-    return project_qkv_backward(layer, saved.input, projected, gradient.layer);
+    const Tensor3 merged_gradient =
+        linear_backward(layer.projections.o_proj, merge_heads(saved.context), output_gradient,
+                        gradient.layer.projections.o_proj);
+    const Tensor4 context_gradient = split_heads(merged_gradient, layer.num_attention_heads);
+    const QueriesKeysValues rotated_gradient =
+        ring_backward(*ranks, inputs.chunks, saved, context_gradient);
+    const QueriesKeysValues projected_gradient = qk_norm_and_rope_backward(
+        layer.qk_norm, saved.projected, inputs.rope, rotated_gradient, gradient.layer.qk_norm);
+    return project_qkv_backward(layer, saved.input, projected_gradient, gradient.layer);
 }
 
 void add_parameters(ParameterList& list, const std::string& name, RingAttention& attention) {

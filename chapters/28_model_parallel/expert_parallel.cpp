@@ -9,7 +9,7 @@
 namespace llm {
 namespace {
 
-// The range of each rank's values: those of rank 0 first.
+// Of values that are sorted by rank, the range of each rank.
 std::vector<Part> parts_of(const std::vector<std::size_t>& counts) {
     std::vector<Part> parts;
     std::size_t begin = 0;
@@ -37,9 +37,9 @@ void check_counts(const Communicator& ranks, std::size_t num_values,
             rank, sent[rank], received[rank]);
 }
 
-// An all-to-all of rows of C numbers.
-Matrix exchange_rows(Communicator& ranks, const Matrix& rows, std::vector<std::size_t> sent,
-                     std::vector<std::size_t> received) {
+// An all-to-all of rows; the counts are of rows. The result has as many as are received.
+Matrix exchange_rows(Communicator& ranks, const Matrix& rows,  // (rows, C)
+                     std::vector<std::size_t> sent, std::vector<std::size_t> received) {
     const std::size_t num_received = sum_of(received), width = rows.shape(1);
     for (std::size_t& count : sent) count *= width;
     for (std::size_t& count : received) count *= width;
@@ -50,14 +50,14 @@ Matrix exchange_rows(Communicator& ranks, const Matrix& rows, std::vector<std::s
     return result;
 }
 
-// Of M' rows, for which of the own experts each one is.
+// The expert of each received row, from how many rows each rank sent for each of them.
 IdMatrix experts_of_rows(const std::vector<std::uint64_t>& counts,  // (n, own experts)
-                         std::size_t num_experts) {
+                         std::size_t num_experts) {                 // -> (M', 1)
     std::vector<Id> experts;
     for (std::size_t i = 0; i < counts.size(); ++i)
         experts.insert(experts.end(), static_cast<std::size_t>(counts[i]),
                        static_cast<Id>(i % num_experts));
-    IdMatrix result(std::array{experts.size(), std::size_t{1}});  // (M', 1)
+    IdMatrix result(std::array{experts.size(), std::size_t{1}});
     std::copy(experts.begin(), experts.end(), result.data());
     return result;
 }
@@ -79,7 +79,7 @@ std::vector<Number> all_to_all(Communicator& ranks, std::span<const Number> valu
         return std::span(result).subspan(from[r].begin, from[r].size);
     };
 
-    // The own values stay here. Then exchange with the ranks s places away.
+    // Keep the own values. Then exchange with the ranks s places away.
     const auto own = values_to(rank);
     std::copy(own.begin(), own.end(), values_from(rank).begin());
     for (std::size_t s = 1; s < n; ++s) {
@@ -101,7 +101,7 @@ ExpertExchange plan_exchange(Communicator& ranks, const Dispatch& dispatch) {
     const std::size_t n = ranks.size(), num_experts = first_row.size() - 1;
     const std::size_t num_own = part_of(num_experts, n, ranks.rank()).size;
 
-    // How many rows has each expert, and how many go to each rank?
+    // Count the rows for each expert, and for all experts of each rank.
     ExpertExchange exchange;
     std::vector<std::uint64_t> rows_of_expert(num_experts);
     std::vector<std::size_t> experts_of_rank;
@@ -113,30 +113,32 @@ ExpertExchange plan_exchange(Communicator& ranks, const Dispatch& dispatch) {
         exchange.sent.push_back(first_row[begin + size] - first_row[begin]);
     }
 
-    // Each rank learns how many rows come from each rank for each of its experts.
+    // Tell each rank the counts of its experts, and learn those of this rank's.
     const std::vector<std::uint64_t> counts = all_to_all<std::uint64_t>(  // (n, own experts)
         ranks, rows_of_expert, experts_of_rank, std::vector<std::size_t>(n, num_own));
     exchange.received.assign(n, 0);
     for (std::size_t i = 0; i < counts.size(); ++i)
         exchange.received[i / num_own] += static_cast<std::size_t>(counts[i]);
-    exchange.own_experts = dispatch_tokens(experts_of_rows(counts, num_own), num_own);
+    exchange.dispatch = dispatch_tokens(experts_of_rows(counts, num_own), num_own);
     return exchange;
 }
 
 Matrix dispatch_rows(Communicator& ranks, const ExpertExchange& exchange, const Matrix& rows) {
+    // Rows arrive sorted by the rank that sent them; sort them by expert.
     return gather_tokens(exchange_rows(ranks, rows, exchange.sent, exchange.received),
-                         exchange.own_experts);
+                         exchange.dispatch);
 }
 
 Matrix combine_rows(Communicator& ranks, const ExpertExchange& exchange, const Matrix& rows) {
-    // Bring the rows into the order in which they came: each goes to its place with weight 1.
+    // Restore the order in which they came: combine_experts with weights of 1. Then send back.
     const Matrix ones = xt::ones<Real>({rows.shape(0), std::size_t{1}});
-    return exchange_rows(ranks, combine_experts(rows, ones, exchange.own_experts),
+    return exchange_rows(ranks, combine_experts(rows, ones, exchange.dispatch),
                          exchange.received, exchange.sent);
 }
 
 namespace {
 
+// moe_forward of chapter 18, whose experts are those of all ranks.
 ForwardPass<ExpertParallelActivations> forward_on_ranks(
     const MixtureOfExperts& moe, Communicator& ranks, const Tensor3& input,
     std::optional<double> capacity_factor = std::nullopt) {
@@ -144,7 +146,7 @@ ForwardPass<ExpertParallelActivations> forward_on_ranks(
     MoeActivations own;
     const auto apply = [&](const MixtureOfExperts&, const Matrix& rows, MoeActivations& saved) {
         exchange = plan_exchange(ranks, saved.dispatch);
-        own.dispatch = exchange.own_experts;
+        own.dispatch = exchange.dispatch;
         apply_experts(moe, dispatch_rows(ranks, exchange, rows), own);
         saved.expert_outputs = combine_rows(ranks, exchange, own.expert_outputs);
     };

@@ -2,13 +2,12 @@
 // of a step pass through the ranks one after another.
 #pragma once
 
-#include <map>
-
 #include "chapters/28_model_parallel/vocabulary_parallel.hpp"
 
 namespace llm {
 
-// What a stage computes, in this order: forward and backward passes of micro-batches.
+// One pass of one micro-batch, numbered from 0; and those of a stage in the order in which it
+// runs them. A step has m micro-batches and p stages.
 enum class Pass { forward, backward };
 struct StageAction {
     Pass pass;
@@ -25,7 +24,7 @@ StageSchedule gpipe_schedule(std::size_t num_micro_batches);  // m
 // "PipeDream" (Narayanan et al., 2019); Megatron-LM.
 StageSchedule one_forward_one_backward_schedule(std::size_t num_micro_batches,  // m
                                                 std::size_t num_stages,         // p
-                                                std::size_t stage);
+                                                std::size_t stage);             // 0 to p - 1
 
 // When the actions of all stages run, if messages take no time: each begins when its stage is
 // idle and its input is there.
@@ -33,16 +32,17 @@ struct TimedAction {
     StageAction action;
     double begin, end;
 };
-std::vector<std::vector<TimedAction>> run_times(const std::vector<StageSchedule>& schedules,
-                                                double forward_time, double backward_time);
+std::vector<std::vector<TimedAction>> run_times(  // (p, 2m)
+    const std::vector<StageSchedule>& schedules,  // (p, 2m)
+    double forward_time, double backward_time);   // of one micro-batch
 // The share of the time in which stages are idle; 0 to 1. For both schedules it is
 // (p - 1) / (m + p - 1).
 double bubble(const std::vector<std::vector<TimedAction>>& times);
 // The most micro-batches whose activations a stage keeps at once.
 std::size_t most_in_flight(const StageSchedule& schedule);
 
-// The layers of one stage. The first stage also has the embedding, the last one the final norm
-// and the head. If the head is tied, both have the matrix.
+// A model with the layers of one stage alone. The first stage also has the embedding, the last
+// one the final norm and the head. If the head is tied, both have the matrix.
 template <class AnyModel>
 struct PipelineStage {
     AnyModel part;
@@ -51,8 +51,8 @@ struct PipelineStage {
     bool is_first() const { return ranks->rank() == 0; }
     bool is_last() const { return ranks->rank() + 1 == ranks->size(); }
 };
-// The layers of a stage of n; tensors that it does not need are empty. Throws ValueError if
-// there are more stages than layers.
+// This rank's stage; tensors that it does not need are empty. Throws ValueError if there are
+// more stages than layers.
 template <class AnyModel>
 PipelineStage<AnyModel> pipeline_stage(const AnyModel& model, Communicator& ranks);
 
@@ -65,14 +65,9 @@ struct MicroBatchWith {
 };
 using MicroBatch = MicroBatchWith<AttentionInputs>;
 template <class AnyModel>
-using MicroBatchesOf = std::vector<MicroBatchWith<typename AnyModel::Attention::Inputs>>;
-
-// What a stage keeps of a micro-batch from its forward to its backward pass.
-template <class Layer>
-struct MicroBatchActivations {
-    std::vector<ActivationsOf<Layer>> layers;
-    Tensor3 output_gradient;  // of the last stage
-};
+using MicroBatchOf = MicroBatchWith<typename AnyModel::Attention::Inputs>;
+template <class AnyModel>
+using MicroBatchesOf = std::vector<MicroBatchOf<AnyModel>>;  // m
 
 // One step: runs the schedule, with messages between neighbors. Returns the sum of share times
 // loss on the last stage, 0 on the others; gradients are accumulated over the micro-batches.

@@ -7,21 +7,22 @@
 
 namespace llm {
 
-// The ranks that share each layer, as one of them sees them, and what it has of the residual
-// stream between sublayers: all tokens or, with sequence parallelism, a part of them. Source:
-// "Megatron-LM" (Shoeybi et al., 2019), section 3, whose f and g these functions are; "Reducing
+// The ranks that share each layer. Between the sublayers, each of them has the residual stream
+// of all tokens or, with sequence parallelism, of its part of the tokens: below, T' is T or the
+// size of this part. Source: "Megatron-LM" (Shoeybi et al., 2019), section 3, whose f is gather
+// in the forward pass and sum in the backward pass, and whose g is the reverse; "Reducing
 // Activation Recomputation in Large Transformer Models" (Korthikanti et al., 2022),
 // section 4.2.
 struct TensorParallelGroup {
     Communicator* ranks;
     bool sequence_parallel = false;
-    std::size_t seq_len = 0;  // T, with sequence parallelism: rank r has part_of(T, n, r)
+    std::size_t seq_len = 0;  // T; read with sequence parallelism: rank r has part_of(T, n, r)
 
-    // All tokens of hidden states of which each rank has a part, or the tokens as they are.
-    Tensor3 gather(const Tensor3& hidden_states) const;  // (B, T or a part, C) -> (B, T, C)
-    // The sum over all ranks; with sequence parallelism, of this rank's tokens. Each of the two
-    // is what the backward pass of the other needs.
-    Tensor3 sum(const Tensor3& partial_sums) const;  // (B, T, C) -> (B, T or a part, C)
+    // The hidden states of all tokens. Without sequence parallelism, a rank has them already.
+    Tensor3 gather(const Tensor3& hidden_states) const;  // (B, T', C) -> (B, T, C)
+    // The sum over all ranks, of those tokens that this rank has between the sublayers. The
+    // backward pass of sum is gather, and that of gather is sum.
+    Tensor3 sum(const Tensor3& partial_sums) const;  // (B, T, C) -> (B, T', C)
 };
 
 // A layer of which this rank has a part: the sum of all parts' outputs is that of the layer.
@@ -30,18 +31,20 @@ struct TensorParallel {
     Layer part;
     TensorParallelGroup group;
 };
-struct TensorParallelMlp : TensorParallel<GatedMlp> {  // F/n features
-    Tensor3 operator()(const Tensor3& hidden_states) const {
+// With F/n features.
+struct TensorParallelMlp : TensorParallel<GatedMlp> {
+    Tensor3 operator()(const Tensor3& hidden_states) const {  // (B, T', C) -> (B, T', C)
         return group.sum(part(group.gather(hidden_states)));
     }
 };
-template <class Attention>  // of chapter 05, or a later one
-struct TensorParallelAttentionWith : TensorParallel<Attention> {  // H/n query heads
+// With H/n query heads. The attention is that of chapter 05, or a later one.
+template <class Attention>
+struct TensorParallelAttentionWith : TensorParallel<Attention> {
     using Inputs = typename Attention::Inputs;
     using Cache = typename Attention::Cache;
 
-    AttentionLayer::Output operator()(const Tensor3& hidden_states,
-                                      const Inputs& inputs,  // of T positions
+    AttentionLayer::Output operator()(const Tensor3& hidden_states,  // (B, T', C)
+                                      const Inputs& inputs,          // of T positions
                                       Cache* cache = nullptr) const {
         auto [output, attentions] =
             this->part(this->group.gather(hidden_states), inputs, cache);
@@ -64,26 +67,29 @@ using TensorParallelModelWith =
     DecoderModel<TensorParallelBlockWith<Attention>, TensorParallelConfig>;
 using TensorParallelModel = TensorParallelModelWith<AttentionLayer>;
 
-ForwardPass<MlpActivations> mlp_forward(const TensorParallelMlp& mlp, const Tensor3& input);
+// As in chapter 12, between gather and sum. The gradient of this rank's part is accumulated;
+// the backward passes return that with respect to the input, (B, T', C).
+ForwardPass<MlpActivations> mlp_forward(const TensorParallelMlp& mlp,
+                                        const Tensor3& input);  // (B, T', C)
 Tensor3 mlp_backward(const TensorParallelMlp& mlp, const MlpActivations& saved,
-                     const Tensor3& output_gradient, TensorParallelMlp& gradient);
+                     const Tensor3& output_gradient,  // (B, T', C)
+                     TensorParallelMlp& gradient);
 template <class Attention>
 auto attention_forward(const TensorParallelAttentionWith<Attention>& attention,
-                       const Tensor3& input, const typename Attention::Inputs& inputs,
+                       const Tensor3& input,                      // (B, T', C)
+                       const typename Attention::Inputs& inputs,  // of T positions
                        Generator* dropout_generator = nullptr) {
-    const auto& [part, group] = static_cast<const TensorParallel<Attention>&>(attention);
-    auto [output, saved] =
-        attention_forward(part, group.gather(input), inputs, dropout_generator);
-    return ForwardPass<decltype(saved)>{group.sum(output), std::move(saved)};
+    auto [output, saved] = attention_forward(attention.part, attention.group.gather(input),
+                                             inputs, dropout_generator);
+    return ForwardPass<decltype(saved)>{attention.group.sum(output), std::move(saved)};
 }
 template <class Attention, class Activations>
 Tensor3 attention_backward(const TensorParallelAttentionWith<Attention>& attention,
                            const typename Attention::Inputs& inputs, const Activations& saved,
-                           const Tensor3& output_gradient,
+                           const Tensor3& output_gradient,  // (B, T', C)
                            TensorParallelAttentionWith<Attention>& gradient) {
-    const auto& [part, group] = static_cast<const TensorParallel<Attention>&>(attention);
-    return group.sum(
-        attention_backward(part, inputs, saved, group.gather(output_gradient), gradient.part));
+    return attention.group.sum(attention_backward(
+        attention.part, inputs, saved, attention.group.gather(output_gradient), gradient.part));
 }
 template <class Layer>
 void add_parameters(ParameterList& list, const std::string& name,
@@ -91,19 +97,22 @@ void add_parameters(ParameterList& list, const std::string& name,
     add_parameters(list, name, layer.part);
 }
 
-// What a rank has of a parameter: these rows or columns, or all of it.
+// What a rank has of a parameter: some rows, some columns, or all of it. The rows of a bias are
+// its numbers.
 enum class Sharding { rows, columns, replicated };
 struct Slice {
     Sharding sharding;
-    Part part;
-    std::size_t num_copies = 1;      // so many ranks have the same slice,
-    bool is_first = true;            // this rank is the first of them, and
-    bool partial_gradients = false;  // their gradients are of their own heads or tokens alone
+    Part part;                   // these rows or columns; not read if it is replicated
+    std::size_t num_copies = 1;  // how many ranks have this slice
+    bool is_first = true;        // this rank is the first of them
+    // The gradient of each copy is that of its rank's heads or tokens alone: add them up.
+    bool partial_gradients = false;
 };
 // Of a parameter with this name, as named_parameters() gives it. Throws ValueError unless the
 // number of ranks divides H, and divides Hkv or is a multiple of it: then several ranks have
 // the same key and value head.
-Slice slice_of(const Config& config, const std::string& name, const TensorParallelGroup& group);
+Slice slice_of(const Config& config,  // of the whole model
+               const std::string& name, const TensorParallelGroup& group);
 
 // This rank's part of a model. Throws ValueError as slice_of does, and for a QK norm over all
 // heads of a token.
@@ -111,8 +120,8 @@ TensorParallelModel tensor_parallel_part(const Model& whole, const TensorParalle
 // The whole model, or gradient, on each rank; `like` has its sizes.
 Model gather(const TensorParallelModel& part, const Model& like);
 
-// Copies this rank's slices of parameters, which have the names of the whole ones. If several
-// ranks have the same slice, the first of them writes it into the whole model.
+// Copies this rank's slices out of the whole model, or into it; `part` has them, with the names
+// of the whole parameters. If several ranks have the same slice, the first one writes it.
 enum class CopyDirection { to_part, to_whole };
 void copy_slices(const Config& config, const TensorParallelGroup& group, Model& whole,
                  const std::vector<Parameter>& part, CopyDirection direction);

@@ -8,28 +8,31 @@
 namespace llm {
 namespace {
 
-// Whether this rank has a token of the vocabulary, and in which row.
+// The row of a token in this rank's part of the vocabulary; none if another rank has it.
 std::optional<std::size_t> own_row(Id token, Part vocabulary) {
     const auto id = static_cast<std::size_t>(token);
     if (id < vocabulary.begin || id >= vocabulary.begin + vocabulary.size) return std::nullopt;
     return id - vocabulary.begin;
 }
 
-// The log-sum-exp of each row's logits over the whole vocabulary: that of the ranks' own.
-std::vector<double> log_sum_exp_over_ranks(Communicator& ranks, const Matrix& logits) {
+// The log-sum-exp of each position's logits over the whole vocabulary: that of the log-sum-exps
+// of all ranks' parts.
+std::vector<double> log_sum_exp_over_ranks(Communicator& ranks,
+                                           const Matrix& logits) {  // (N, V/n) -> (N)
     const std::size_t num_rows = logits.shape(0), n = ranks.size();
-    std::vector<Real> of_ranks(num_rows * n);
-    std::vector<double> all(num_rows);
+    std::vector<Real> of_ranks(n * num_rows);  // (n, N)
     for (std::size_t row = 0; row < num_rows; ++row)
         of_ranks[ranks.rank() * num_rows + row] =
             static_cast<Real>(log_sum_exp(view_of(logits)[row]));
     ranks.all_gather(std::span(of_ranks));
+
+    std::vector<double> result(num_rows);
     for (std::size_t row = 0; row < num_rows; ++row) {
         std::vector<Real> of_row(n);
         for (std::size_t r = 0; r < n; ++r) of_row[r] = of_ranks[r * num_rows + row];
-        all[row] = log_sum_exp(of_row);
+        result[row] = log_sum_exp(of_row);
     }
-    return all;
+    return result;
 }
 
 }  // namespace
@@ -45,19 +48,21 @@ VocabularyParallelLoss vocabulary_parallel_cross_entropy(Communicator& ranks,
                                                          const IdMatrix& targets,
                                                          Part vocabulary) {
     const auto [batch_size, seq_len, width] = dims(logits);
-    const std::size_t num_rows = batch_size * seq_len;
-    Matrix gradient = reshape(logits, {num_rows, width});
-    const std::vector<double> log_sums = log_sum_exp_over_ranks(ranks, gradient);
+    const std::size_t num_rows = batch_size * seq_len;  // N
+    const Matrix rows = reshape(logits, {num_rows, width});
+    const std::vector<double> log_sum_exps = log_sum_exp_over_ranks(ranks, rows);
 
-    // The logit of each target is on one rank; the softmax needs nothing of the others.
+    // The gradient is the softmax, minus 1 at the target, which one rank has.
+    Matrix gradient(rows.shape());  // (N, V/n)
     double loss = 0;
     for (std::size_t row = 0; row < num_rows; ++row) {
-        const std::optional<std::size_t> own = own_row(targets.data()[row], vocabulary);
-        if (own) loss += log_sums[row] - double(gradient(row, *own));
         for (std::size_t v = 0; v < width; ++v)
             gradient(row, v) =
-                static_cast<Real>(std::exp(double(gradient(row, v)) - log_sums[row]));
-        if (own) gradient(row, *own) -= 1;
+                static_cast<Real>(std::exp(double(rows(row, v)) - log_sum_exps[row]));
+        if (const auto target = own_row(targets.data()[row], vocabulary)) {
+            loss += log_sum_exps[row] - double(rows(row, *target));
+            gradient(row, *target) -= 1;
+        }
     }
     ranks.all_reduce(std::span(&loss, 1));
     return {loss / double(num_rows),
@@ -92,10 +97,9 @@ double forward_backward(const TensorParallelModel& part, const IdMatrix& input_i
         layers_forward(part.layers, embed_tokens(part, input_ids), inputs);
     const auto [loss, hidden_gradient] =
         head_forward_backward(part, last_hidden_state, targets, 1, gradient);
-    embed_tokens_backward(
-        part, input_ids,
-        layers_backward(part.layers, inputs, saved, hidden_gradient, gradient.layers),
-        gradient);
+    const Tensor3 embeddings_gradient =
+        layers_backward(part.layers, inputs, saved, hidden_gradient, gradient.layers);
+    embed_tokens_backward(part, input_ids, embeddings_gradient, gradient);
     return loss;
 }
 

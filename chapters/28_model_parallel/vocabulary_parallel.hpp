@@ -6,18 +6,20 @@
 
 namespace llm {
 
-// The rows of the ids of which this rank has the embedding; 0 for others. The sum over ranks is
-// the embedding. Source: Megatron-LM, VocabParallelEmbedding.
-Tensor3 vocabulary_parallel_embedding(const Matrix& weight,        // (V/n, C)
-                                      Part vocabulary,             // of V
-                                      const IdMatrix& input_ids);  // (B, T) -> (B, T, C)
-void vocabulary_parallel_embedding_backward(Part vocabulary, const IdMatrix& input_ids,
+// The embeddings of those ids whose rows this rank has; 0 for the other ids. The sum over ranks
+// is the embedding of chapter 09. Source: Megatron-LM, VocabParallelEmbedding.
+Tensor3 vocabulary_parallel_embedding(const Matrix& weight,             // (V/n, C)
+                                      Part vocabulary,                  // of V
+                                      const IdMatrix& input_ids);       // (B, T) -> (B, T, C)
+void vocabulary_parallel_embedding_backward(Part vocabulary,            // of V
+                                            const IdMatrix& input_ids,  // (B, T)
                                             const Tensor3& output_gradient,  // (B, T, C)
                                             Matrix& gradient);               // (V/n, C)
 
 // The cross-entropy of chapter 12, and its gradient, where each rank has the logits of a part
-// of the vocabulary. For each position, the ranks exchange one number: the log-sum-exp of its
-// logits. Source: Megatron-LM, vocab_parallel_cross_entropy (which exchanges three).
+// of the vocabulary. For each position, a rank sends one number: the log-sum-exp of its logits.
+// The loss is the same on all ranks. Source: Megatron-LM, vocab_parallel_cross_entropy (which
+// sends three: maximum, sum and the target's logit).
 struct VocabularyParallelLoss {
     double loss;
     Tensor3 logits_gradient;  // (B, T, V/n)
@@ -27,11 +29,12 @@ VocabularyParallelLoss vocabulary_parallel_cross_entropy(Communicator& ranks,
                                                          const IdMatrix& targets,  // (B, T)
                                                          Part vocabulary);         // of V
 
-// Throws ValueError if an id is not in the whole vocabulary, of which a part has some tokens.
+// check_input of chapter 09, for the whole vocabulary. Throws ValueError as it does.
 void check_ids(const TensorParallelConfig& config, const IdMatrix& input_ids);  // (B, T)
 
-// The two ends of a model, with the shapes of a rank's tokens: T' is T or, with sequence
-// parallelism, a part of it. The gradients are accumulated.
+// The two ends of a model: embedding, and head with loss. T' is T or, with sequence
+// parallelism, this rank's part of it. The gradients are accumulated. Throws ValueError as
+// check_ids does.
 template <class Layer>
 Tensor3 embed_tokens(const DecoderModel<Layer, TensorParallelConfig>& part,
                      const IdMatrix& input_ids) {  // (B, T) -> (B, T', C)
@@ -48,10 +51,11 @@ void embed_tokens_backward(const DecoderModel<Layer, TensorParallelConfig>& part
                                            part.config.group.gather(output_gradient),
                                            gradient.embed_tokens);
 }
-// Final norm, head and loss. The gradient is that of share times the loss.
+// Final norm, head and loss, forward and backward at once. The gradients are those of share
+// times the loss.
 struct HeadLoss {
     double loss;
-    Tensor3 hidden_gradient;  // (B, T', C)
+    Tensor3 hidden_gradient;  // (B, T', C): with respect to last_hidden_state
 };
 template <class Layer>
 HeadLoss head_forward_backward(const DecoderModel<Layer, TensorParallelConfig>& part,
@@ -62,10 +66,13 @@ HeadLoss head_forward_backward(const DecoderModel<Layer, TensorParallelConfig>& 
     check_ids(part.config, targets);
     const TensorParallelGroup& group = part.config.group;
     const Tensor3 normalized = group.gather(part.norm(last_hidden_state));  // (B, T, C)
+    const Tensor3 logits = lm_head(part.head(), normalized);                // (B, T, V/n)
     const auto [loss, logits_gradient] = vocabulary_parallel_cross_entropy(
-        *group.ranks, lm_head(part.head(), normalized), targets, part.config.vocabulary);
+        *group.ranks, logits, targets, part.config.vocabulary);
+
+    // The head, whose rows are divided: the gradient of its input is a sum. Then the norm.
     Matrix& head_gradient = part.lm_head ? *gradient.lm_head : gradient.embed_tokens;
-    const Tensor3 normalized_gradient = group.sum(
+    const Tensor3 normalized_gradient = group.sum(  // (B, T', C)
         lm_head_backward(part.head(), normalized, logits_gradient * share, head_gradient));
     return {loss,
             norm_backward(part.norm, last_hidden_state, normalized_gradient, gradient.norm)};

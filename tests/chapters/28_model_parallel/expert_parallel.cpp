@@ -81,12 +81,12 @@ TEST_CASE("rows reach the rank of their expert, sorted by expert and rank, and c
         CHECK(exchange.received == std::vector<std::size_t>{from_each, from_each});
         const Matrix of_experts = dispatch_rows(ranks, exchange, rows);
         if (ranks.rank() == 0) {
-            CHECK(exchange.own_experts.first_row == std::vector<std::size_t>{0, 4, 4, 10});
+            CHECK(exchange.dispatch.first_row == std::vector<std::size_t>{0, 4, 4, 10});
             const std::vector<Real> first = {0, 1, 100, 101, 2, 3, 4, 102, 103, 104};
             for (std::size_t row = 0; row < first.size(); ++row)
                 CHECK(of_experts(row, 0) == first[row]);
         } else {
-            CHECK(exchange.own_experts.first_row == std::vector<std::size_t>{0, 0, 2});
+            CHECK(exchange.dispatch.first_row == std::vector<std::size_t>{0, 0, 2});
             CHECK_CLOSE(of_experts, (Matrix{{5, 50}, {105, 1050}}), 0);
         }
         CHECK_CLOSE(combine_rows(ranks, exchange, of_experts), rows, 0);
