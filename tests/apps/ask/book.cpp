@@ -65,6 +65,27 @@ TEST_CASE("The book has all pages but those about the project, and no exercises"
           "02_page.md#after-it: More.\n");
 }
 
+TEST_CASE("A heading has a space after its signs") {
+    const std::vector<Passage> passages =
+        passages_of("p.md", "# Title\n\n#1 is a number\n\n###\n\n## Part\n\nText.\n");
+    REQUIRE(passages.size() == 2);
+    CHECK(passages[0].text == "#1 is a number\n###");
+    CHECK(passages[1].headings == "Title › Part");
+}
+
+TEST_CASE("Each search that is measured finds at most 100 passages") {
+    std::vector<Passage> passages;
+    for (int n = 0; n < 120; ++n)
+        passages.push_back({"a.md", std::to_string(n), "Keys", "key " + std::to_string(n)});
+    const BookIndex book(passages, load_embedding_model(asset("ask_encoder")));
+    const std::vector<SearchMethod> methods = search_methods(book);
+    REQUIRE(methods.size() == 3);
+    for (const auto& [name, search] : methods) CHECK(search("keys").size() == 100);
+    CHECK(methods[0].search("key 7") == ranking_of(book.by_words("key 7", 100)));
+    CHECK(methods[1].search("key 7") == ranking_of(book.by_vectors("key 7", 100)));
+    CHECK(methods[2].search("key 7") == ranking_of(book.joined("key 7", 100)));
+}
+
 TEST_CASE("A question's rank is that of the first section that answers it") {
     const std::vector<Passage> passages = {{"a.md", "x", "X", "one"},
                                            {"a.md", "x", "X", "two"},
