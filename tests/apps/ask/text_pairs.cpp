@@ -112,6 +112,21 @@ TEST_CASE("WordNet: the number of words is hexadecimal, that of pointers decimal
     CHECK(has_pair(kinds[2], "cache", "car"));
 }
 
+TEST_CASE(
+    "WordNet: a meaning has a part of speech and an offset, type s is that of adjectives") {
+    const Scratch scratch;
+    write_wordnet(scratch.folder.string());
+    // The offset of the vehicle, and a pointer to an adjective of type s.
+    overwrite(scratch.folder / "data.adv",
+              "00000100 02 r 01 keep 0 001 + 00000500 a 0000 | for a little time\n");
+    std::vector<Passage> with_vehicle = passages;
+    with_vehicle.push_back({"a.md", "v", "Title", "A vehicle is short."});
+    const auto kinds = wordnet_pairs(scratch.folder.string(), with_vehicle);
+    CHECK(has_pair(kinds[0], "keep", "for a little time"));
+    CHECK(has_pair(kinds[0], "vehicle", "a conveyance that transports people"));
+    CHECK(has_pair(kinds[2], "keep", "short"));
+}
+
 TEST_CASE("WordNet: a damaged line is named") {
     const Scratch scratch;
     const std::string folder = scratch.folder.string();
