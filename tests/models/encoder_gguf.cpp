@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "chapters/models/encoders/sentence_transformers.hpp"
 #include "tests/support/gguf_edit.hpp"
 #include "tests/support/published_encoders.hpp"
 
@@ -93,6 +94,10 @@ TEST_CASE("bert in GGUF: the names and settings of llama.cpp") {
     CHECK(file.size("tokenizer.ggml.token_type_count") == 2);
     CHECK(file.number("bert.attention.layer_norm_epsilon") == doctest::Approx(1e-3));
     CHECK_FALSE(file.has("bert.rope.freq_base"));
+    CHECK_FALSE(file.has("general.quantization_version"));  // of blocks, below
+    const std::string in_blocks = path + ".q8_0";
+    models::export_gguf(load_gguf_fixture("bert"), in_blocks, {.dtype = DType::q8_0});
+    CHECK(Gguf(in_blocks).integer("general.quantization_version") == 2);
     for (const std::string name : {"token_embd", "position_embd", "token_types"})
         CHECK(file.has_tensor(name + ".weight"));
     for (const std::string name :
@@ -125,6 +130,16 @@ TEST_CASE("modern-bert in GGUF: the names and settings of llama.cpp") {
 }
 
 TEST_CASE("encoders that llama.cpp does not have are not exported") {
+    for (bool EncoderFamilyConfig::*bias :
+         {&EncoderFamilyConfig::norm_bias, &EncoderFamilyConfig::attention_bias,
+          &EncoderFamilyConfig::mlp_bias}) {
+        AnyEncoder encoder = load_gguf_fixture("modernbert");
+        std::get<EncoderFamilyModel<ModernBertBlock>>(encoder).config.*bias = true;
+        const Scratch scratch;
+        CHECK_THROWS_WITH_AS(
+            models::export_gguf(encoder, (scratch.folder / "model.gguf").string()),
+            "export: llama.cpp's modern-bert has no biases", ValueError);
+    }
     CHECK(rejection_of_export("bert_classifier") ==
           "export: llama.cpp's bert has GELU, not relu");
     CHECK(rejection_of_export("modernbert_biased") ==
@@ -240,4 +255,41 @@ TEST_CASE("the pooling of sentence-transformers: the mean, the first token, or a
         models::export_gguf(load_gguf_fixture("bert"), file, {.pooling = given});
         CHECK(pooling_of(file) == given);
     }
+}
+
+TEST_CASE("pooling_type of a GGUF file: none is the mean, and other types are rejected") {
+    const Scratch scratch;
+    const std::string file = (scratch.folder / "model.gguf").string(), copy = file + ".copy";
+    models::export_gguf(load_gguf_fixture("bert"), file, {.pooling = Pooling::cls});
+    const auto pooling = [&](const std::optional<GgufValue>& type) {
+        fs::remove(copy);
+        edit_gguf(file, copy, {{"bert.pooling_type", type}});
+        return read_sentence_transformer(copy).pooling;
+    };
+    CHECK(pooling(std::int64_t{0}) == Pooling::mean);
+    CHECK(pooling(std::int64_t{1}) == Pooling::mean);
+    CHECK(pooling(std::int64_t{2}) == Pooling::cls);
+    CHECK(pooling(std::nullopt) == Pooling::mean);
+    for (const std::int64_t type : {-1, 3})
+        CHECK_THROWS_WITH_AS(pooling(type),
+                             (copy + ": bert.pooling_type " + std::to_string(type) +
+                              " is not supported; supported: 0 (none), 1 (mean), 2 (CLS)")
+                                 .c_str(),
+                             FileError);
+}
+
+TEST_CASE("bert in GGUF: a file may have no token types") {
+    AnyEncoder encoder = load_gguf_fixture("bert");
+    auto& model = std::get<EncoderFamilyModel<BertBlock>>(encoder);
+    model.config.type_vocab_size = model.encoder.config.type_vocab_size = 0;
+    model.encoder.embeddings.token_type_embeddings = std::nullopt;
+    const Scratch scratch;
+    const std::string file = (scratch.folder / "model.gguf").string();
+    models::export_gguf(encoder, file);
+    CHECK(Gguf(file).size("tokenizer.ggml.token_type_count") == 1);
+    CHECK_FALSE(Gguf(file).has_tensor("token_types.weight"));
+    const AnyEncoder copy = load_encoder_gguf(file);
+    CHECK(config_of(copy).type_vocab_size == 0);
+    CHECK_CLOSE(encode(copy, encoder_batch(copy)).last_hidden_state,
+                encode(encoder, encoder_batch(encoder)).last_hidden_state, 0);
 }

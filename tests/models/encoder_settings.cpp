@@ -83,10 +83,12 @@ TEST_CASE("the defaults of encoders are those of transformers") {
     const EncoderFamilyConfig bert = read_encoder("bert", "");
     CHECK(bert.architecture == "BertModel");
     CHECK(bert.layer_norm_eps == Real(1e-12));
+    CHECK(bert.max_position_embeddings == 512);
     CHECK(bert.pad_token_id == 0);
     CHECK(bert.tie_word_embeddings);
     const EncoderFamilyConfig modern = read_encoder("modernbert", "");
     CHECK(modern.num_hidden_layers == 22);
+    CHECK(modern.max_position_embeddings == 8192);
     CHECK(modern.layer_norm_eps == Real(1e-5));
     CHECK(modern.rope_theta == Real(160000));
     CHECK(modern.windowed->rope_theta == Real(10000));
@@ -143,6 +145,8 @@ TEST_CASE("bert: settings that would change a result are rejected by name") {
               "BertForMaskedLM, BertForNextSentencePrediction, BertForPreTraining, "
               "BertForSequenceClassification, BertModel"},
              {R"("layer_norm_eps": 0)", "layer_norm_eps must be above 0"},
+             {R"("pad_token_id": [])",
+              "pad_token_id must be a whole number from 1 to 16777216, not a list"},
              {R"("num_attention_heads": 5)",
               "encoder: 5 heads do not divide a hidden size of 768 into even parts"},
              {R"("hidden_size": "x")",

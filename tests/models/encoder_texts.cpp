@@ -33,9 +33,10 @@ struct EncoderFolder {
         config.pad_token_id = 0;
         return config;
     }
-    EncoderInput read(ModelRun run) const {
+    EncoderInput read(ModelRun run) const { return read(std::move(run), config()); }
+    EncoderInput read(ModelRun run, const EncoderFamilyConfig& config) const {
         run.model_path = folder;
-        return read_encoder_input(run, config());
+        return read_encoder_input(run, config);
     }
 };
 
@@ -68,6 +69,31 @@ TEST_CASE("read_encoder_input: texts are padded with the tokenizer's ids and its
     for (std::size_t t = 0; t < types.size(); ++t)
         CHECK(pair.batch.token_type_ids(0, t) == types[t]);
     CHECK(types.back() == 1);
+}
+
+TEST_CASE("read_encoder_input: padding has the id of the settings, in texts and in tokens") {
+    const EncoderFolder files;
+    EncoderFamilyConfig config = files.config();
+    for (const Id pad_token_id : {0, 11}) {
+        config.pad_token_id = pad_token_id;
+        const EncoderInput tokens = files.read({.tokens = {{6, 7, 8}, {9}}}, config);
+        CHECK(tokens.batch.input_ids == IdMatrix{{6, 7, 8}, {9, pad_token_id, pad_token_id}});
+        const EncoderInput texts = files.read({.texts = {"the cat", "a"}}, config);
+        CHECK(texts.batch.input_ids(1, 2) == 3);  // [SEP]
+        CHECK(texts.batch.input_ids(1, 3) == pad_token_id);
+        CHECK(xt::amax(texts.batch.token_type_ids)() == 0);
+    }
+}
+
+TEST_CASE("read_encoder_input: a pair has token types only if the model has them") {
+    const EncoderFolder files;
+    EncoderFamilyConfig config = files.config();
+    const ModelRun pair{.texts = {"the cat"}, .text_pairs = {"a man"}};
+    CHECK(xt::amax(files.read(pair, config).batch.token_type_ids)() == 1);
+    config.type_vocab_size = 0;
+    const EncoderInput without = files.read(pair, config);
+    CHECK(xt::amax(without.batch.token_type_ids)() == 0);
+    CHECK(without.batch.input_ids == files.read(pair).batch.input_ids);
 }
 
 TEST_CASE("read_encoder_input: the errors of texts") {
@@ -176,6 +202,23 @@ TEST_CASE("sentence-transformers: what would change the vector of a text is reje
     CHECK(with_prompt(without_prompt, "none", "x") == "x");
 }
 
+TEST_CASE("sentence-transformers: include_prompt and similarity_fn_name have two values") {
+    const EncoderFolder files;
+    for (const bool included : {true, false}) {
+        files.write("1_Pooling/config.json", included ? R"({"pooling_mode_mean_tokens": true,
+                        "include_prompt": true})"
+                                                      : R"({"pooling_mode_mean_tokens": true,
+                        "include_prompt": false})");
+        CHECK(read_sentence_transformer(files.folder).include_prompt == included);
+    }
+    CHECK_FALSE(read_sentence_transformer(files.folder).has_dot_products);
+    for (const std::string name : {"cosine", "dot"}) {
+        files.write("config_sentence_transformers.json",
+                    "{\"similarity_fn_name\": \"" + name + "\"}");
+        CHECK(read_sentence_transformer(files.folder).has_dot_products == (name == "dot"));
+    }
+}
+
 TEST_CASE("label_scores: a softmax, the sigmoid of each, or the numbers themselves") {
     EncoderFamilyConfig config;
     const Matrix logits = {{1, 3}};
@@ -213,6 +256,12 @@ TEST_CASE("problem_type: read, written, and rejected by name") {
         CHECK(read_encoder_config(JsonFile(scratch.folder / "config.json")).problem_type ==
               type);
     }
+    // One label, of a regression, is written, too: two are the default.
+    const EncoderFamilyConfig one =
+        read_encoder("bert", labels + R"(, "id2label": {"0": "stars"})");
+    const Scratch scratch;
+    write_json((scratch.folder / "config.json").string(), config_json(one, DType::float32));
+    CHECK(read_encoder_config(JsonFile(scratch.folder / "config.json")).num_labels == 1);
     CHECK(mentions(
         rejection_of([&] { read_encoder("bert", labels + R"(, "problem_type": "ranking")"); }),
         "problem_type ranking is not supported; supported: "

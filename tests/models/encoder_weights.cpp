@@ -169,6 +169,20 @@ TEST_CASE("a class needs its heads, and other heads are read if they are there")
                    "describe"));
 }
 
+TEST_CASE("an encoder may have no layers") {
+    AnyEncoder encoder = load_encoder(fixture_path("models/modernbert_plain"));
+    auto& model = std::get<EncoderFamilyModel<ModernBertBlock>>(encoder);
+    model.encoder.layers.clear();
+    model.config.num_hidden_layers = model.encoder.config.num_hidden_layers = 0;
+    model.config.windows.clear();
+    const Scratch scratch;
+    models::export_model(encoder, scratch.folder.string());
+    const AnyEncoder copy = load_encoder(scratch.folder.string());
+    CHECK(config_of(copy).num_hidden_layers == 0);
+    CHECK(difference_of(encode(copy, encoder_batch(copy)),
+                        encode(encoder, encoder_batch(encoder)), 0) == "");
+}
+
 TEST_CASE("an encoder names a text that is longer than its positions, and a token type") {
     const Scratch scratch;
     const std::string folder = scratch.copy_of("models/modernbert");

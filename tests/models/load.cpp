@@ -2,6 +2,7 @@
 #include "chapters/models/load.hpp"
 #include "chapters/16_quantization/quantized_model.hpp"
 #include "chapters/models/encoders/encoder_gguf.hpp"
+#include "chapters/models/encoders/vit.hpp"
 #include "chapters/models/family_gguf.hpp"
 #include "chapters/models/gguf/gguf_export.hpp"
 #include "chapters/models/parameter_count.hpp"
@@ -42,6 +43,20 @@ TEST_CASE("load_any_model: Llama's types as chapter 09's model, the others as th
     CHECK(std::holds_alternative<FamilyModel>(load_any_model(gguf)));
     CHECK_FALSE(family_of(fixture_path("gguf/qwen3.gguf")));
     CHECK(std::holds_alternative<Model>(load_any_model(fixture_path("gguf/qwen3.gguf"))));
+}
+
+TEST_CASE("is_vit: by the model type, or, without one, by the class") {
+    const Scratch scratch;
+    const auto is = [&](const std::string& text) {
+        overwrite(scratch.folder / "config.json", text);
+        return is_vit(scratch.folder.string());
+    };
+    CHECK(is(R"({"model_type": "vit"})"));
+    CHECK(is(R"({"architectures": ["ViTForImageClassification"]})"));
+    CHECK_FALSE(is(R"({"architectures": ["BertModel"]})"));
+    CHECK_FALSE(is(R"({"model_type": "deit", "architectures": ["ViTModel"]})"));
+    CHECK_FALSE(is("{}"));
+    CHECK_FALSE(is_vit((scratch.folder / "none").string()));
 }
 
 TEST_CASE("load_any_encoder: the encoders, which no function for models that write takes") {

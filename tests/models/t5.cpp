@@ -265,6 +265,7 @@ TEST_CASE("t5: the keys of t5-small and of flan-t5") {
     CHECK(small.num_decoder_layers == 6);
     CHECK(small.relative_attention_max_distance == 128);
     CHECK(small.sizes.rms_norm_eps == Real(1e-6));
+    CHECK(small.sizes.max_position_embeddings == std::size_t{1} << 24);  // no limit
     CHECK(small.scale_decoder_outputs);
     CHECK_FALSE(small.has_own_head());
     CHECK(small.eos_token_ids == std::vector<Id>{1});
@@ -298,6 +299,16 @@ TEST_CASE("t5: the activation, its gate and the start token") {
     CHECK(read_t5(R"("scale_decoder_outputs": false)").scale_decoder_outputs == false);
 }
 
+TEST_CASE("t5: all EOS tokens of the settings are written, also several or none") {
+    for (const std::string ids : {"4", "[4, 5]", "[]"}) {
+        const T5FamilyConfig config = read_t5(R"("eos_token_id": )" + ids);
+        const Scratch scratch;
+        const std::string file = (scratch.folder / "config.json").string();
+        write_json(file, config_json(config, DType::float32));
+        CHECK(read_t5_config(JsonFile(file)).eos_token_ids == config.eos_token_ids);
+    }
+}
+
 TEST_CASE("t5: settings that would change a result are rejected by name") {
     for (const auto& [members, message] : std::vector<std::pair<std::string, std::string>>{
              {R"("feed_forward_proj": "gated-gelu-x")",
@@ -314,6 +325,10 @@ TEST_CASE("t5: settings that would change a result are rejected by name") {
              {R"("relative_attention_max_distance": 16)",
               "relative positions: 32 buckets do not fit distances up to 16"},
              {R"("layer_norm_epsilon": 0)", "layer_norm_epsilon must be above 0"},
+             {R"("pad_token_id": [])",
+              "pad_token_id must be a whole number from 1 to 16777216, not a list"},
+             {R"("decoder_start_token_id": [])",
+              "decoder_start_token_id must be a whole number from 1 to 16777216, not a list"},
              {R"("decoder_start_token_id": 32128)",
               "t5: there is no token 32128 in a vocabulary of 32128"},
              {R"("hidden_size": 7)", "hidden_size 7 is not supported: nothing reads it"}}) {

@@ -90,6 +90,10 @@ TEST_CASE("a T5's GGUF file has llama.cpp's names, and biases in float32") {
     CHECK(file.size("t5encoder.attention.relative_buckets_count") == 8);
     CHECK(file.size("t5encoder.attention.key_length") == 6);
     CHECK_FALSE(file.boolean("t5encoder.attention.causal"));
+    CHECK_FALSE(file.has("general.quantization_version"));  // of blocks, below
+    const std::string in_blocks = path + ".q8_0";
+    models::export_gguf(t5_for_llama_cpp("t5"), in_blocks, DType::q8_0, no_vocabulary);
+    CHECK(Gguf(in_blocks).integer("general.quantization_version") == 2);
     std::string names;
     for (const auto& [name, tensor] : file.tensors())
         if (!name.starts_with("enc.blk.1")) names += name + " ";
@@ -116,6 +120,8 @@ TEST_CASE("every setting of a T5's GGUF file is read, or rejected by name") {
     CHECK(rejection_of_t5_gguf(
               {{prefix + "attention.relative_buckets_count", std::int64_t{2}}}) ==
           "relative positions: 2 buckets do not fit distances up to 128");
+    CHECK(rejection_of_t5_gguf({{prefix + "block_count", std::int64_t{4}}}) ==
+          "tensor enc.blk.3.ffn_norm.weight is missing");
     for (const std::string key : {"embedding_length", "attention.key_length",
                                   "feed_forward_length", "block_count", "context_length"})
         CHECK(mentions(rejection_of_t5_gguf({{prefix + key, std::nullopt}}), prefix + key));

@@ -150,6 +150,20 @@ TEST_CASE("every change of a ViT's changes.json changes an output") {
     }
 }
 
+TEST_CASE("the pooler of a ViT may have another width than the model") {
+    VitFamilyModel model = vit_fixture("vit");
+    const VitOutputs outputs = encode(model, pictures_of("vit"));
+    model.config.pooler_output_size = 5;  // the first five rows
+    const Matrix weight = xt::view(model.pooler->weight, xt::range(0, 5), xt::all());
+    const Vector bias = xt::view(*model.pooler->bias, xt::range(0, 5));
+    model.pooler = Linear{weight, bias};
+    const Scratch scratch;
+    models::export_model(model, scratch.folder.string());
+    const VitOutputs narrow = encode(load_vit(scratch.folder.string()), pictures_of("vit"));
+    const Matrix expected = xt::view(*outputs.pooler_output, xt::all(), xt::range(0, 5));
+    CHECK_CLOSE(*narrow.pooler_output, expected, 1e-6);
+}
+
 TEST_CASE("count_parameters of a ViT: embeddings, layers and heads") {
     VitFamilyModel vit = vit_fixture("vit");
     const std::uint64_t C = 24, F = 14;
@@ -203,6 +217,8 @@ TEST_CASE("ViT: settings that would change a result are rejected by name") {
               "image_size must be one number, or height and width"},
              {R"("image_size": 0)",
               "a patch_size of 16 does not divide an image_size of 0 x 0"},
+             {R"("image_size": [224, 0])",
+              "a patch_size of 16 does not divide an image_size of 224 x 0"},
              {R"("patch_size": [16, 8])",
               "patch_size [16,8] is not supported; supported: squares"},
              {R"("patch_size": 0)",

@@ -25,7 +25,8 @@ EncoderFamilyConfig read_common(const JsonFile& json, const EncoderFamily& famil
                                                              to_text(sizes.num_hidden_layers));
     EncoderFamilyConfig config = config_with(family, sizes);
     config.hidden_act = read_activation(json, key_of(family, "hidden_act"), GELU);
-    if (json.has("pad_token_id")) config.pad_token_id = json.ids("pad_token_id").front();
+    config.pad_token_id =
+        static_cast<Id>(json.count_or("pad_token_id", std::size_t(config.pad_token_id)));
     return config;
 }
 

@@ -67,11 +67,11 @@ void read_feed_forward(const JsonFile& json, T5FamilyConfig& config) {
 }
 
 void read_token_ids(const JsonFile& json, T5FamilyConfig& config) {
-    const auto first = [&](const std::string& key, Id otherwise) {
-        return json.has(key) ? json.ids(key).front() : otherwise;
+    const auto id_or = [&](const std::string& key, Id otherwise) {
+        return static_cast<Id>(json.count_or(key, static_cast<std::size_t>(otherwise)));
     };
-    config.pad_token_id = first("pad_token_id", 0);
-    config.decoder_start_token_id = first("decoder_start_token_id", config.pad_token_id);
+    config.pad_token_id = id_or("pad_token_id", 0);
+    config.decoder_start_token_id = id_or("decoder_start_token_id", config.pad_token_id);
     if (json.has("eos_token_id")) config.eos_token_ids = json.ids("eos_token_id");
 }
 
@@ -136,6 +136,7 @@ JsonMembers config_json(const T5FamilyConfig& config, DType dtype) {
     const bool tanh = config.activation.function == gelu_tanh;
     const std::string name = tanh ? "gelu_new" : std::string(config.activation.name);
     const std::string gated = tanh ? "gated-gelu" : "gated-" + name;
+    const std::vector<Id>& eos = config.eos_token_ids;
     members.insert(members.end(),
                    {{"num_decoder_layers", config.num_decoder_layers},
                     {"relative_attention_num_buckets", config.relative_attention_num_buckets},
@@ -145,7 +146,7 @@ JsonMembers config_json(const T5FamilyConfig& config, DType dtype) {
                     {"is_gated_act", config.is_gated_act},
                     {"is_encoder_decoder", config.has_decoder},
                     {"pad_token_id", config.pad_token_id},
-                    {"eos_token_id", config.eos_token_ids.front()},
+                    {"eos_token_id", eos.size() == 1 ? Json(eos.front()) : Json(eos)},
                     {"decoder_start_token_id", config.decoder_start_token_id}});
     // Only transformers 5 reads this key; the others scale if the head is tied.
     if (config.scale_decoder_outputs != config.sizes.tie_word_embeddings)

@@ -60,6 +60,13 @@ TEST_CASE("A question that does not fit is rejected with both sizes") {
             .c_str());
 }
 
+TEST_CASE("A question may fill the context but for one token") {
+    const std::vector<Id> ids = encode_question(without_template(), "one two", "", 4096, 10);
+    CHECK(encode_question(without_template(), "one two", "x", ids.size() + 1, 1) == ids);
+    CHECK_THROWS_AS(encode_question(without_template(), "one two", "x", ids.size(), 1),
+                    ValueError);
+}
+
 TEST_CASE("The answer is what was streamed, and at most as long as allowed") {
     std::string streamed;
     const std::string answer =
@@ -68,6 +75,14 @@ TEST_CASE("The answer is what was streamed, and at most as long as allowed") {
     CHECK(!answer.empty());
     CHECK(streamed == answer);
     CHECK(with_template().tokenizer.encode(answer).size() <= 14);
+}
+
+TEST_CASE("An answer has at most half as many tokens as there are positions") {
+    std::size_t count = 0;
+    answer_question(without_template(), "And the", "",
+                    {.max_new_tokens = 100, .context_length = 40},
+                    [&](const std::string&) { ++count; });
+    CHECK(count == 20);
 }
 
 TEST_CASE("An answer contains a number only as a word of its own") {

@@ -68,6 +68,15 @@ TEST_CASE("Each sentence of a passage is a query for the rest, without itself") 
                    "The car is an auto with a motor of its own."));
 }
 
+TEST_CASE("A sentence has at least three words, and the rest of its passage at least eight") {
+    const auto num_pairs = [](const std::string& text) {
+        return book_pairs({{"a.md", "t", "Title", text}})[1].size();
+    };
+    CHECK(num_pairs("Alpha beta gamma. One two three four five six seven eight.") == 1);
+    CHECK(num_pairs("Alpha beta gamma. One two three four five six seven.") == 0);
+    CHECK(num_pairs("Alpha beta. One two three four five six seven eight.") == 0);
+}
+
 TEST_CASE("WordNet: words with definitions and examples, synonyms and hypernyms") {
     const Scratch scratch;
     write_wordnet(scratch.folder.string());
@@ -86,6 +95,36 @@ TEST_CASE("WordNet: words with definitions and examples, synonyms and hypernyms"
     CHECK(has_pair(kinds[2], "short", "own"));
     CHECK_FALSE(has_pair(kinds[2], "car", "zebra"));
     CHECK(kinds[2].size() == 95);  // 90 of the ten words from keep to hold on
+}
+
+TEST_CASE("WordNet: the number of words is hexadecimal, that of pointers decimal") {
+    const Scratch scratch;
+    write_wordnet(scratch.folder.string());
+    std::string line = "00000700 02 r 10 cache 0 ";
+    for (char letter = 'a'; letter < 'p'; ++letter) line += std::string(1, letter) + " 0 ";
+    line += "010 ";
+    for (int n = 0; n < 10; ++n) line += "@ 00000200 n 0000 ";
+    overwrite(scratch.folder / "data.adv", line + "| sixteen words\n");
+    const auto kinds = wordnet_pairs(scratch.folder.string(), passages);
+    CHECK(std::count_if(kinds[0].begin(), kinds[0].end(), [](const TextPair& pair) {
+              return pair.passage == "sixteen words";
+          }) == 16);
+    CHECK(has_pair(kinds[2], "cache", "car"));
+}
+
+TEST_CASE(
+    "WordNet: a meaning has a part of speech and an offset, type s is that of adjectives") {
+    const Scratch scratch;
+    write_wordnet(scratch.folder.string());
+    // The offset of the vehicle, and a pointer to an adjective of type s.
+    overwrite(scratch.folder / "data.adv",
+              "00000100 02 r 01 keep 0 001 + 00000500 a 0000 | for a little time\n");
+    std::vector<Passage> with_vehicle = passages;
+    with_vehicle.push_back({"a.md", "v", "Title", "A vehicle is short."});
+    const auto kinds = wordnet_pairs(scratch.folder.string(), with_vehicle);
+    CHECK(has_pair(kinds[0], "keep", "for a little time"));
+    CHECK(has_pair(kinds[0], "vehicle", "a conveyance that transports people"));
+    CHECK(has_pair(kinds[2], "keep", "short"));
 }
 
 TEST_CASE("WordNet: a damaged line is named") {

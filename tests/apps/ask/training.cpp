@@ -99,6 +99,11 @@ TEST_CASE("llama.cpp has no encoder without layers") {
         "export: llama.cpp's modern-bert has at least one layer");
 }
 
+TEST_CASE("The vocabulary of a model is that of its tokenizer") {
+    const EmbeddingModel model = make_embedding_model(kinds, 0, 3);
+    CHECK(models::config_of(model.encoder).vocab_size == model.tokenizer.vocab_size());
+}
+
 TEST_CASE("A long text is cut to the positions of the model") {
     const EmbeddingModel model = make_embedding_model(kinds, 0, 3);
     std::string text = "car";

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from running import ROOT, run
+from running import ROOT, output_of, run
 
 pytestmark = pytest.mark.programs("model")
 
@@ -117,6 +117,24 @@ def test_an_encoder_reads_texts(program, bert, tmp_path):
         for feature in range(24):
             mean = sum(states[24 * (6 * text + t) + feature] for t in range(length)) / length
             assert abs(vectors[24 * text + feature] - mean) < 1e-5
+
+
+def test_the_files_of_sentence_transformers_say_how_texts_are_compared(program, bert, tmp_path):
+    def squares_and_output():
+        shown = output_of([program, "--model", bert, "--text", "the cat", "--text", "hello", "--save", tmp_path / "saved"])
+        vectors = numbers_of(tmp_path / "saved/sentence_embedding.npy", "<f")
+        return [sum(x * x for x in vectors[24 * text:24 * text + 24]) for text in range(2)], shown
+
+    squares, shown = squares_and_output()
+    assert all(abs(square - 1) > 0.01 for square in squares)
+    assert "cosines: (2, 2)" in shown and "dot_products" not in shown
+    (bert / "config_sentence_transformers.json").write_text('{"similarity_fn_name": "dot"}')
+    shown = squares_and_output()[1]
+    assert "dot_products: (2, 2)" in shown and "cosines" not in shown
+    products = numbers_of(tmp_path / "saved/dot_products.npy", "<f")
+    assert abs(products[0] - squares[0]) < 1e-4 * squares[0] and abs(products[3] - squares[1]) < 1e-4 * squares[1]
+    (bert / "modules.json").write_text('[{"type": "sentence_transformers.models.Normalize"}]')
+    assert all(abs(square - 1) < 1e-5 for square in squares_and_output()[0])
 
 
 def test_an_encoder_reads_pairs(program, bert):
