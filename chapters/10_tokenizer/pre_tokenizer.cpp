@@ -12,8 +12,9 @@ std::vector<Segment> split_at_added_tokens(const std::vector<AddedToken>& added_
                                            const std::string& text) {
     const auto longest_match = [&](std::size_t at) {
         const AddedToken* longest = nullptr;
+        const std::string_view from_here = std::string_view(text).substr(at);
         for (const AddedToken& token : added_tokens)
-            if (text.compare(at, token.content.size(), token.content) == 0 &&
+            if (from_here.starts_with(token.content) &&
                 (!longest || token.content.size() > longest->content.size()))
                 longest = &token;
         return longest;

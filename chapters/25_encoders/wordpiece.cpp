@@ -29,7 +29,8 @@ std::vector<Id> WordPiece::operator()(const Tokenizer& tokenizer,
                                       const std::string& word) const {
     require(tokenizer.unk_token_id.has_value(), "WordPiece: there is no unknown token");
     const std::vector<Id> unknown = {*tokenizer.unk_token_id};
-    if (characters(word).size() > max_input_chars_per_word) return unknown;
+    const std::size_t most = max_input_chars_per_word;
+    if (word.size() > most && characters(word).size() > most) return unknown;
 
     // Take the longest token that matches, then go on after it.
     std::vector<Id> ids;
@@ -48,13 +49,10 @@ bool is_white_space_character(const std::string& character) {
     return white_space_end(character, 0) > 0;
 }
 
-// Control characters, and those for formats and private use, which are not shown. Tabs and line
-// ends are white space.
+// Control characters, and those for formats and private use, which are not shown.
 bool is_removed_by_cleaning(const std::string& character) {
-    const std::string category = general_category(character);
-    const bool is_other = category == "Cc" || category == "Cf" || category == "Co";
-    return character == "\ufffd" ||
-           (is_other && character != "\t" && character != "\n" && character != "\r");
+    const std::string_view category = general_category(character);
+    return category == "Cc" || category == "Cf" || category == "Co" || character == "\ufffd";
 }
 
 std::string cleaned(const std::string& text) {
@@ -90,21 +88,39 @@ std::string without_accents(const std::string& text) {
     return result;
 }
 
+std::string normalize_other(const BertNormalizer& steps, std::string text) {
+    if (steps.clean_text) text = cleaned(text);
+    if (steps.handle_chinese_chars) text = with_spaces_around_chinese(text);
+    if (steps.strip_accents.value_or(steps.lowercase)) text = without_accents(text);
+    return steps.lowercase ? lower_case(text) : text;
+}
+
+// The same for ASCII, of which most texts consist: it has no Chinese characters and no accents.
+std::string normalize_ascii(const BertNormalizer& steps, std::string text) {
+    const auto is_space = [](char c) { return c == '\t' || c == '\n' || c == '\r'; };
+    const auto is_control = [](char c) { return c < ' ' || c == '\x7f'; };
+    if (steps.clean_text) {
+        std::replace_if(text.begin(), text.end(), is_space, ' ');
+        std::erase_if(text, is_control);
+    }
+    return steps.lowercase ? lower_case(text) : text;
+}
+
 bool is_bert_punctuation(const std::string& character) {
-    const char32_t c = code_point_of(character);
-    const bool is_ascii_symbol = (c >= '!' && c <= '/') || (c >= ':' && c <= '@') ||
-                                 (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
-    return is_ascii_symbol || general_category(character).starts_with('P');
+    const char c = character[0];
+    if (!is_ascii(character)) return general_category(character).starts_with('P');
+    return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
+           (c >= '{' && c <= '~');
 }
 
 }  // namespace
 
 std::string BertNormalizer::operator()(const std::string& text) const {
-    std::string result = text;
-    if (clean_text) result = cleaned(result);
-    if (handle_chinese_chars) result = with_spaces_around_chinese(result);
-    if (strip_accents.value_or(lowercase)) result = without_accents(result);
-    return lowercase ? lower_case(result) : result;
+    // The steps change each character by itself, but for the order of the accents of a letter.
+    std::string result;
+    for (const std::string& run : ascii_runs(text))
+        result += is_ascii(run) ? normalize_ascii(*this, run) : normalize_other(*this, run);
+    return result;
 }
 
 Normalizer bert_normalizer(const BertNormalizer& settings) {

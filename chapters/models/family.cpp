@@ -150,10 +150,8 @@ FamilyConfig read_family_config(const JsonFile& json, const Family& family) try 
     read_head_of_class(json, config);
     check_unread_settings(json);
     return config;
-} catch (const UnsupportedValue& error) {
-    reject_with_advice(error);
-} catch (const ValueError& error) {
-    json.reject(error.what());
+} catch (...) {
+    rethrow_as_rejection(json);
 }
 
 void read_head_of_class(const JsonFile& json, FamilyConfig& config) {

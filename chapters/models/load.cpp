@@ -21,23 +21,24 @@ const Family* family_of(const JsonFile& json) {
     return is_family_config(json) ? &family_named_in(json) : nullptr;
 }
 
-// Of a path or of a config.json.
-template <class PathOrJson>
-ModelKind kind(const PathOrJson& source) {
-    if (is_t5(source)) return ModelKind::encoder_decoder;
-    if (is_vit(source)) return ModelKind::vision;
-    return find_encoder_family(source) ? ModelKind::encoder : ModelKind::decoder;
+// Of a config.json or of the header of a GGUF file.
+template <class File>
+ModelKind kind(const File& file) {
+    if (is_t5(file)) return ModelKind::encoder_decoder;
+    if constexpr (std::is_same_v<File, JsonFile>)  // llama.cpp has no GGUF files of a ViT alone
+        if (is_vit(file)) return ModelKind::vision;
+    return find_encoder_family(file) ? ModelKind::encoder : ModelKind::decoder;
 }
 
-template <class PathOrJson>
-void reject_other_kinds(const std::string& name, const PathOrJson& source) {
-    const ModelKind found = kind(source);
+template <class File>
+void reject_other_kinds(const std::string& name, const File& file) {
+    const ModelKind found = kind(file);
     if (found == ModelKind::decoder) return;
     const std::string what =
         found == ModelKind::encoder_decoder ? "t5 has an encoder, and perhaps a decoder"
         : found == ModelKind::vision
             ? "vit reads pictures"
-            : find_encoder_family(source)->model_type + " is an encoder, which writes no text";
+            : find_encoder_family(file)->model_type + " is an encoder, which writes no text";
     throw FileError(name + ": " + what + "; ./learn model runs it");
 }
 
@@ -49,13 +50,23 @@ FamilyConfig config_at(const std::string& path) {
 
 }  // namespace
 
-ModelKind kind_of(const std::string& path) { return kind(path); }
+ModelKind kind_of(const std::string& path) {
+    if (is_gguf(path)) return kind(Gguf(path));
+    const std::string config = path + "/config.json";
+    return is_file(config) ? kind(open_config(config)) : ModelKind::decoder;
+}
 
 const Family* family_of(const std::string& path) {
-    reject_other_kinds(path, path);
-    if (is_gguf(path)) return find_family(Gguf(path));
+    if (is_gguf(path)) {
+        const Gguf file(path);
+        reject_other_kinds(path, file);
+        return find_family(file);
+    }
     const std::string config = path + "/config.json";
-    return is_file(config) ? family_of(open_config(config)) : nullptr;
+    if (!is_file(config)) return nullptr;
+    const JsonFile json = open_config(config);
+    reject_other_kinds(path, json);
+    return family_of(json);
 }
 
 LoadedModel load_any_model(const std::string& path) {

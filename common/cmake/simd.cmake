@@ -54,5 +54,5 @@ if(EMSCRIPTEN)
     chapters/models/tokenizers/wordpiece_gguf.cpp chapters/models/tokenizers/save_tokenizer.cpp
     chapters/models/tokenizers/tokenizer_json.cpp
     chapters/models/gguf/gguf_export.cpp chapters/models/tokenizers/gguf_tokenizer_export.cpp
-    PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS -Os)
+    PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "${for_files}")
 endif()

@@ -100,10 +100,10 @@ void check_utf8(const std::string& text) {
 }
 
 std::vector<std::string> characters(const std::string& text) {
-    check_utf8(text);
     std::vector<std::string> result;
     for (std::size_t at = 0; at < text.size();) {
         const std::size_t length = character_at(text, at).length;
+        if (length == 0) throw_not_utf8(at);
         result.push_back(text.substr(at, length));
         at += length;
     }

@@ -1,5 +1,7 @@
 #include "common/files/unicode_properties.hpp"
 
+#include <algorithm>
+
 #include <utf8proc.h>
 
 #include "common/files/unicode.hpp"
@@ -15,11 +17,21 @@ char32_t code_point_of(const std::string& character) {
     return static_cast<char32_t>(code_point);
 }
 
-std::string general_category(const std::string& character) {
+std::string_view general_category(const std::string& character) {
     return utf8proc_category_string(static_cast<utf8proc_int32_t>(code_point_of(character)));
 }
 
-std::string lower_case(const std::string& text) {
+namespace {
+
+bool is_ascii_byte(char byte) { return static_cast<unsigned char>(byte) < 0x80; }
+
+std::string lower_case_of_ascii(std::string text) {
+    for (char& c : text)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    return text;
+}
+
+std::string lower_case_of_other(const std::string& text) {
     std::string result;
     for (const std::string& upper : characters(text)) {
         const char32_t code_point = code_point_of(upper);
@@ -31,6 +43,32 @@ std::string lower_case(const std::string& text) {
                 utf8proc_tolower(static_cast<utf8proc_int32_t>(code_point))));
         }
     }
+    return result;
+}
+
+}  // namespace
+
+bool is_ascii(const std::string& text) {
+    return std::all_of(text.begin(), text.end(), is_ascii_byte);
+}
+
+std::vector<std::string> ascii_runs(const std::string& text) {
+    check_utf8(text);
+    std::vector<std::string> runs;
+    for (auto begin = text.begin(); begin != text.end();) {
+        const auto end = std::find_if(begin, text.end(), [&](char byte) {
+            return is_ascii_byte(byte) != is_ascii_byte(*begin);
+        });
+        runs.emplace_back(begin, end);
+        begin = end;
+    }
+    return runs;
+}
+
+std::string lower_case(const std::string& text) {
+    std::string result;
+    for (const std::string& run : ascii_runs(text))
+        result += is_ascii(run) ? lower_case_of_ascii(run) : lower_case_of_other(run);
     return result;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace llm {
@@ -14,7 +15,13 @@ char32_t code_point_of(const std::string& character);
 // an accent that combines with the letter before it, "Nd" for a digit, "Po" for most
 // punctuation, "Cn" for a code point that is not assigned. Throws as code_point_of(). Source:
 // Python's unicodedata.category.
-std::string general_category(const std::string& character);
+std::string_view general_category(const std::string& character);
+
+// Has a text only characters below U+0080, of one byte each?
+bool is_ascii(const std::string& text);
+// A text cut into runs: one of ASCII, one without ASCII, and so on. Throws TextError if the
+// text is not UTF-8.
+std::vector<std::string> ascii_runs(const std::string& text);
 
 // A text in lower case, each character by itself, as Rust's char::to_lowercase: the Greek sigma
 // at the end of a word is that of its middle. Throws TextError if the text is not UTF-8.

@@ -43,7 +43,7 @@ file(WRITE ${PROJECT_BINARY_DIR}/oniguruma/config.h
      "#define SIZEOF_LONG 4\n#define SIZEOF_LONG_LONG 8\n#define SIZEOF_VOIDP 4\n")
 target_include_directories(oniguruma PRIVATE ${PROJECT_BINARY_DIR}/oniguruma)
 target_compile_definitions(oniguruma PUBLIC ONIG_STATIC)
-target_compile_options(oniguruma PRIVATE -Os -w)
+target_compile_options(oniguruma PRIVATE -Os -sINLINING_LIMIT=0 -w)
 set(ONIGURUMA_FOLDER ${sources}/libonig/src)
 set(ONIGURUMA oniguruma)
 

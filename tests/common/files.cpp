@@ -36,6 +36,17 @@ TEST_CASE("decomposed writes accents apart, compatibility_decomposed also ligatu
     CHECK_THROWS_AS(compatibility_decomposed("a\xff"), TextError);
 }
 
+TEST_CASE("ascii_runs: a text in turns of ASCII and other characters") {
+    using Texts = std::vector<std::string>;
+    CHECK(ascii_runs("") == Texts{});
+    CHECK(ascii_runs("ab") == Texts{"ab"});
+    CHECK(ascii_runs("é中a\x7f\u0080b") == Texts{"é中", "a\x7f", "\u0080", "b"});
+    CHECK_THROWS_WITH_AS(ascii_runs("a\xff"), "the text is not UTF-8 at byte 1", TextError);
+    CHECK(is_ascii("a\x7f"));
+    CHECK_FALSE(is_ascii("a\u0080"));
+    CHECK(lower_case("AZ[@ÀaZ\u0130Q") == "az[@àazi\u0307q");
+}
+
 TEST_CASE("graphemes: what a reader takes for one character") {
     using Texts = std::vector<std::string>;
     CHECK(graphemes("ae\u0301\u0323b\r\n\n") == Texts{"a", "e\u0301\u0323", "b", "\r\n", "\n"});

@@ -106,7 +106,7 @@ std::string rejection_of_t5_copy(const std::string& name, const nlohmann::json& 
 TEST_CASE("load_t5: every fixture equals PyTorch, with padded texts") {
     for (const std::string& name : t5_fixtures) {
         CAPTURE(name);
-        CHECK(is_t5(folder_of_t5(name)));
+        CHECK(is_t5(JsonFile(folder_of_t5(name) + "/config.json")));
         CHECK(t5_difference(t5_outputs(load_t5(folder_of_t5(name))), expected_outputs(name),
                             2e-5) == "");
     }
@@ -340,7 +340,7 @@ TEST_CASE("is_t5: by the model type, or, without one, by the class") {
     const Scratch scratch;
     const auto is = [&](const std::string& text) {
         overwrite(scratch.folder / "config.json", text);
-        return is_t5(scratch.folder.string());
+        return is_t5(JsonFile(scratch.folder / "config.json"));
     };
     CHECK(is(R"({"model_type": "t5"})"));
     CHECK(is(R"({"model_type": "umt5"})"));
@@ -353,7 +353,6 @@ TEST_CASE("is_t5: by the model type, or, without one, by the class") {
     CHECK(is(R"({"architectures": ["T5EncoderModel"]})"));
     CHECK_FALSE(is(R"({"architectures": ["BertModel"]})"));
     CHECK_FALSE(is(R"({"model_type": "bert", "architectures": ["T5Model"]})"));
-    CHECK_FALSE(is_t5((scratch.folder / "none").string()));
 }
 
 TEST_CASE("weights of a T5 that do not fit the settings are named, with both shapes") {

@@ -4,7 +4,6 @@
 
 #include "chapters/25_encoders/wordpiece.hpp"
 #include "chapters/models/encoders/encoder_checkpoint.hpp"
-#include "chapters/models/encoders/fast_encoder.hpp"
 #include "chapters/models/tokenizers/load_tokenizer.hpp"
 #include "chapters/models/tokenizers/tokenizer_json.hpp"
 #include "common/files/mapped_file.hpp"
@@ -51,9 +50,14 @@ std::vector<Id> EmbeddingModel::encode(const std::string& text) const {
 }
 
 Matrix EmbeddingModel::embed(const std::vector<std::string>& texts) const {
+    return embed(texts, models::make_fast_encoder(encoder));
+}
+
+Matrix EmbeddingModel::embed(const std::vector<std::string>& texts,
+                             const models::FastEncoder& fast_encoder) const {
     std::vector<std::vector<Id>> ids(texts.size());
     parallel_for(texts.size(), [&](std::size_t n) { ids[n] = encode(texts[n]); });
-    return models::embed_texts(models::make_fast_encoder(encoder), Pooling::mean, ids);
+    return models::embed_texts(fast_encoder, Pooling::mean, ids);
 }
 
 EmbeddingModel load_embedding_model(const std::string& folder) {

@@ -6,7 +6,7 @@
 
 #include "chapters/10_tokenizer/tokenizer.hpp"
 #include "chapters/apps/ask/text_pairs.hpp"
-#include "chapters/models/encoders/encoder_model.hpp"
+#include "chapters/models/encoders/fast_encoder.hpp"
 
 namespace llm::ask {
 
@@ -19,6 +19,9 @@ struct EmbeddingModel {
     std::vector<Id> encode(const std::string& text) const;
     // The mean over the tokens, of length 1.
     Matrix embed(const std::vector<std::string>& texts) const;  // N -> (N, C)
+    // The same with make_fast_encoder(encoder), which several calls may share.
+    Matrix embed(const std::vector<std::string>& texts,
+                 const models::FastEncoder& fast_encoder) const;
 };
 
 // Of a Hugging Face folder with a tokenizer.json. Throws FileError.

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "common/files/mapped_file.hpp"
+#include "common/files/regex.hpp"
 #include "common/files/unicode.hpp"
 
 namespace llm::ask {
@@ -61,8 +62,14 @@ struct PageReader {
 
 // The text without HTML comments and tags.
 std::string without_html(const std::string& markdown) {
-    static const std::regex html("<!--[^]*?-->|</?(details|summary|br)>");
-    return std::regex_replace(markdown, html, "");
+    static const Pattern html(R"(<!--[\s\S]*?-->|</?(details|summary|br)>)");
+    std::string text;
+    std::size_t at = 0;
+    for (const auto& [begin, end] : html.matches(markdown)) {
+        text += markdown.substr(at, begin - at);
+        at = end;
+    }
+    return text + markdown.substr(at);
 }
 
 std::size_t heading_level(const std::string& line) {
@@ -94,10 +101,11 @@ std::string anchor_of(const std::string& heading) {
 
 std::string without_markup(const std::string& line) {
     static const std::regex image(R"(!\[[^\]]*\]\([^)]*\))"), link(R"(\[([^\]]*)\]\([^)]*\))"),
-        marks(R"(\*\*|`)"), cells(R"( *\| *)");
-    std::string text = std::regex_replace(line, image, "");
-    text = std::regex_replace(text, link, "$1");
-    text = std::regex_replace(text, marks, "");
+        cells(R"( *\| *)");
+    std::string text = line;
+    if (line.find("](") != line.npos)
+        text = std::regex_replace(std::regex_replace(text, image, ""), link, "$1");
+    text = replaced(replaced(text, "**", ""), "`", "");
     if (line.starts_with("|")) text = std::regex_replace(text, cells, " ");
     if (line.starts_with("> ")) text = text.substr(2);
     return strip(text);

@@ -1,6 +1,5 @@
 #include "chapters/apps/ask/search.hpp"
 
-#include <regex>
 #include <set>
 
 #include "common/files/unicode.hpp"
@@ -56,8 +55,7 @@ std::string stem(std::string word) {
 std::vector<std::string> search_words(const std::string& text) {
     std::vector<std::string> result;
     // √D is found by "root".
-    static const std::regex root_sign("√");
-    for (const std::string& word : words(std::regex_replace(text, root_sign, " root ")))
+    for (const std::string& word : words(replaced(text, "√", " root ")))
         if (stop_words.count(word) == 0) result.push_back(stem(word));
     return result;
 }
@@ -75,14 +73,15 @@ BookIndex::BookIndex(std::vector<Passage> passages, EmbeddingModel model)
     : passages_(std::move(passages)),
       index_(word_lists(passages_), {.k1 = 0.9, .b = 0.4}),
       model_(std::move(model)),
-      vectors_(model_.embed(texts_of(passages_))) {}
+      fast_encoder_(models::make_fast_encoder(model_.encoder)),
+      vectors_(model_.embed(texts_of(passages_), fast_encoder_)) {}
 
 BookIndex::Found BookIndex::by_words(const std::string& question, std::size_t count) const {
     return index_.search(search_words(question), count);
 }
 
 BookIndex::Found BookIndex::by_vectors(const std::string& question, std::size_t count) const {
-    const Matrix question_row = model_.embed({question});  // (1, C)
+    const Matrix question_row = model_.embed({question}, fast_encoder_);  // (1, C)
     const Vector vector = xt::view(question_row, 0, xt::all());
     return semantic_search(vector, vectors_, count);
 }

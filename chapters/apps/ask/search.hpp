@@ -35,6 +35,7 @@ class BookIndex {
     std::vector<Passage> passages_;
     Bm25Index index_;
     EmbeddingModel model_;
+    models::FastEncoder fast_encoder_;
     Matrix vectors_;  // (N, C)
 };
 

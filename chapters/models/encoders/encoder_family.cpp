@@ -101,13 +101,15 @@ const EncoderFamily* find_encoder_family(const JsonFile& json) {
     return nullptr;
 }
 
+const EncoderFamily* find_encoder_family(const Gguf& file) {
+    const std::string architecture = file.text("general.architecture");
+    for (const EncoderFamily* family : encoder_families())
+        if (family->gguf_architecture == architecture) return family;
+    return nullptr;
+}
+
 const EncoderFamily* find_encoder_family(const std::string& path) {
-    if (is_gguf(path)) {
-        const std::string architecture = Gguf(path).text("general.architecture");
-        for (const EncoderFamily* family : encoder_families())
-            if (family->gguf_architecture == architecture) return family;
-        return nullptr;
-    }
+    if (is_gguf(path)) return find_encoder_family(Gguf(path));
     const std::string config = path + "/config.json";
     return is_file(config) ? find_encoder_family(open_config(config)) : nullptr;
 }
@@ -157,10 +159,8 @@ EncoderFamilyConfig read_encoder_config(const JsonFile& json) try {
     validate(config);
     check_unread_settings(json);
     return config;
-} catch (const UnsupportedValue& error) {
-    reject_with_advice(error);
-} catch (const ValueError& error) {
-    json.reject(error.what());
+} catch (...) {
+    rethrow_as_rejection(json);
 }
 
 JsonMembers config_json(const EncoderFamilyConfig& config, DType dtype) {

@@ -103,6 +103,8 @@ const std::vector<const EncoderFamily*>& encoder_families();
 // The family with the model_type of this config.json, or, if it has none, with its class; null
 // if it is no encoder.
 const EncoderFamily* find_encoder_family(const JsonFile& json);
+// The same for a GGUF file, by its architecture.
+const EncoderFamily* find_encoder_family(const Gguf& file);
 // The same for a folder or a GGUF file; null also if there is neither. Throws FileError.
 const EncoderFamily* find_encoder_family(const std::string& path);
 

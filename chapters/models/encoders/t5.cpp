@@ -94,11 +94,7 @@ bool is_t5(const JsonFile& json) {
         return read_head(json).class_name == each.name;
     });
 }
-bool is_t5(const std::string& path) {
-    if (is_gguf(path)) return Gguf(path).text("general.architecture") == "t5encoder";
-    const std::string file = path + "/config.json";
-    return is_file(file) && is_t5(open_config(file));
-}
+bool is_t5(const Gguf& file) { return file.text("general.architecture") == "t5encoder"; }
 
 T5FamilyConfig read_t5_config(const JsonFile& json) try {
     if (json.has("model_type") && json.text("model_type") != "t5")
@@ -122,10 +118,8 @@ T5FamilyConfig read_t5_config(const JsonFile& json) try {
     check_sizes(config);
     check_unread_settings(json);
     return config;
-} catch (const UnsupportedValue& error) {
-    reject_with_advice(error);
-} catch (const ValueError& error) {
-    json.reject(error.what());
+} catch (...) {
+    rethrow_as_rejection(json);
 }
 
 JsonMembers config_json(const T5FamilyConfig& config, DType dtype) {

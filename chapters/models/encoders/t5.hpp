@@ -31,9 +31,9 @@ struct T5FamilyModel {
     T5Model model;
 };
 
-// Whether this is the folder, or the GGUF file, of a T5. Throws FileError.
+// Whether this is the config.json, or the GGUF file, of a T5. Throws FileError.
 bool is_t5(const JsonFile& json);
-bool is_t5(const std::string& path);
+bool is_t5(const Gguf& file);
 
 // Throws FileError, which names the field, as read_encoder_config does. Missing fields have the
 // defaults of transformers 4.57.

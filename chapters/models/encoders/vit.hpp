@@ -29,9 +29,8 @@ struct VitFamilyModel {
     std::optional<Linear> classifier;  // (labels, C)
 };
 
-// Whether there is a folder with a config.json of this family. Throws FileError.
+// Whether this is the config.json of a ViT. Throws FileError.
 bool is_vit(const JsonFile& json);
-bool is_vit(const std::string& folder);
 
 // Throws FileError, which names the field, for a value that is not supported. Missing fields
 // have the defaults of transformers 4.57.

@@ -62,10 +62,6 @@ bool is_vit(const JsonFile& json) {
                ? json.is_text("model_type") && json.text("model_type") == vit_type
                : read_head(json).class_name.starts_with("ViT");
 }
-bool is_vit(const std::string& folder) {
-    const std::string file = folder + "/config.json";
-    return is_file(file) && is_vit(open_config(file));
-}
 
 VitFamilyConfig read_vit_config(const JsonFile& json) try {
     if (json.has("model_type") && json.text("model_type") != vit_type)
@@ -81,10 +77,8 @@ VitFamilyConfig read_vit_config(const JsonFile& json) try {
     read_vit_class(json, config);
     check_unread_settings(json);
     return config;
-} catch (const UnsupportedValue& error) {
-    reject_with_advice(error);
-} catch (const ValueError& error) {
-    json.reject(error.what());
+} catch (...) {
+    rethrow_as_rejection(json);
 }
 
 JsonObject vit_config_json(const VitFamilyConfig& config, DType dtype) {

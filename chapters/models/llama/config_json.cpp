@@ -163,11 +163,17 @@ bool is_mini_llm_config(const JsonFile& json) {
     return json.has("model_type") ? json.text("model_type") == "mini-llm" : json.has("dim");
 }
 
-void reject_with_advice(const UnsupportedValue& error) {
-    if (error.key == "model_type") throw error;
-    throw UnsupportedValue(std::string(error.what()) + " (--ignore " + error.key +
-                               " reads the file as if this were not there)",
-                           error.key);
+void rethrow_as_rejection(const JsonFile& json) {
+    try {
+        throw;
+    } catch (const ValueError& error) {
+        json.reject(error.what());
+    } catch (const UnsupportedValue& error) {
+        if (error.key == "model_type") throw;
+        throw UnsupportedValue(std::string(error.what()) + " (--ignore " + error.key +
+                                   " reads the file as if this were not there)",
+                               error.key);
+    }
 }
 
 Config read_config(const JsonFile& json) try {
@@ -182,10 +188,8 @@ Config read_config(const JsonFile& json) try {
                                                             : read_hugging_face(json, type));
     check_unread_settings(json);
     return config;
-} catch (const UnsupportedValue& error) {
-    reject_with_advice(error);
-} catch (const ValueError& error) {
-    json.reject(error.what());
+} catch (...) {
+    rethrow_as_rejection(json);
 }
 
 JsonMembers common_members(const std::string& model_type, const std::string& architecture,

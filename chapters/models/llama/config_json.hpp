@@ -17,8 +17,10 @@ extern const std::vector<std::string> plain_model_types;
 // requires something that chapter 09's model does not have.
 Config read_config(const JsonFile& json);
 
-// The same error with what a reader can do about it, but for the model_type.
-[[noreturn]] void reject_with_advice(const UnsupportedValue& error);
+// For the catch clause of a function that reads a config.json: a ValueError becomes a FileError
+// with the name of the file, and an UnsupportedValue says what a reader can do about it, but
+// for the model_type. Other errors stay as they are.
+[[noreturn]] void rethrow_as_rejection(const JsonFile& json);
 
 // The sizes of a class of Hugging Face's transformers (4.57) for keys that a file may leave
 // out; 0: the class has no such default, or it follows from other sizes.

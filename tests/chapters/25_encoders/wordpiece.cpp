@@ -109,6 +109,27 @@ TEST_CASE("BertNormalizer cleans, separates Chinese characters, strips accents, 
     CHECK(settings("ÀÉ ΣΑΣ STRASSE ẞ İ 中") == "àé σασ strasse ß i\u0307 中");
 }
 
+TEST_CASE("BertNormalizer changes each ASCII character by itself, also beside accents") {
+    const BertNormalizer none{false, false, false, false};
+    BertNormalizer cleaning = none, lowering = none;
+    cleaning.clean_text = true;
+    lowering.lowercase = true;
+    for (char c = 1; c > 0 && c < 127; ++c) {
+        CAPTURE(int(c));
+        const std::string one(1, c), text = "é" + one + "\u0301" + one + one + "中";
+        const bool is_space = c == '\t' || c == '\n' || c == '\r';
+        const std::string clean = is_space ? " " : c < ' ' ? "" : one;
+        const std::string lower = c >= 'A' && c <= 'Z' ? std::string(1, char(c + 32)) : one;
+        CHECK(none(text) == text);
+        CHECK(cleaning(text) == "é" + clean + "\u0301" + clean + clean + "中");
+        CHECK(lowering(text) == "é" + lower + "\u0301" + lower + lower + "中");
+        const std::string both = clean == one ? lower : clean;
+        CHECK(BertNormalizer()(text) == "e" + both + both + both + " 中 ");
+    }
+    CHECK_THROWS_WITH_AS(BertNormalizer()("ab\xff"), "the text is not UTF-8 at byte 2",
+                         TextError);
+}
+
 TEST_CASE("BertNormalizer: Chinese are the characters of eight blocks, and no others") {
     const BertNormalizer settings{.clean_text = false, .lowercase = false};
     const auto is_separated = [&](char32_t c) {
