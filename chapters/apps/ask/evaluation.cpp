@@ -20,8 +20,10 @@ std::vector<TestQuestion> read_questions(const std::string& file,
     for (const JsonFile& json : read_json_lines(file)) {
         TestQuestion question{json.text("question"), {}, ""};
         if (json.has("contains")) question.contains = json.text("contains");
-        for (const std::vector<std::string>& answer : json.text_lists("answers"))
-            question.answers.push_back(answer.front());
+        for (const std::vector<std::string>& answer : json.text_lists("answers")) {
+            if (answer.size() != 1) json.reject("answers", "is not a list of sections");
+            question.answers.push_back(answer[0]);
+        }
         if (question.answers.empty()) json.reject("answers", "is empty");
         for (const std::string& answer : question.answers)
             if (sections.count(answer) == 0)

@@ -34,9 +34,8 @@ std::vector<std::vector<std::string>> word_lists(const std::vector<Passage>& pas
 
 std::string stem(std::string word) {
     // A plural s, but not that of "loss", "focus" or "axis"; then the first suffix that fits.
-    static const std::vector<std::string> suffixes = {
-        "ization", "ations", "ation", "ings", "ing",   "edly", "ed", "ions",
-        "ion",     "ers",    "er",    "ly",   "ments", "ment", "es", "e"};
+    static const std::vector<std::string> suffixes = {"ization", "ation", "ing", "edly", "ed",
+                                                      "ion",     "er",    "ly",  "ment", "e"};
     const auto ends = [&](const std::string& end) { return word.ends_with(end); };
     if (word.size() > 3 && ends("s") && !ends("ss") && !ends("us") && !ends("is"))
         word.pop_back();

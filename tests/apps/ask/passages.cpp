@@ -91,6 +91,8 @@ TEST_CASE("A question without answers, or with a section that is not there, is r
     };
     CHECK(error_of(R"({"question": "x", "answers": []})") ==
           file + ", line 2: answers is empty");
+    CHECK(error_of(R"({"question": "x", "answers": [[]]})") ==
+          file + ", line 2: answers is not a list of sections");
     CHECK(error_of(R"({"question": "x", "answers": ["05.md#nowhere"]})") ==
           file + ", line 2: answers names 05.md#nowhere, which has no passage");
 }
