@@ -45,18 +45,18 @@ TEST_CASE("load_any_model: Llama's types as chapter 09's model, the others as th
     CHECK(std::holds_alternative<Model>(load_any_model(fixture_path("gguf/qwen3.gguf"))));
 }
 
-TEST_CASE("is_vit: by the model type, or, without one, by the class") {
+TEST_CASE("kind_of: a ViT by the model type, or, without one, by the class") {
     const Scratch scratch;
     const auto is = [&](const std::string& text) {
         overwrite(scratch.folder / "config.json", text);
-        return is_vit(scratch.folder.string());
+        return kind_of(scratch.folder.string()) == ModelKind::vision;
     };
     CHECK(is(R"({"model_type": "vit"})"));
     CHECK(is(R"({"architectures": ["ViTForImageClassification"]})"));
     CHECK_FALSE(is(R"({"architectures": ["BertModel"]})"));
     CHECK_FALSE(is(R"({"model_type": "deit", "architectures": ["ViTModel"]})"));
     CHECK_FALSE(is("{}"));
-    CHECK_FALSE(is_vit((scratch.folder / "none").string()));
+    CHECK(kind_of((scratch.folder / "none").string()) == ModelKind::decoder);
 }
 
 TEST_CASE("load_any_encoder: the encoders, which no function for models that write takes") {
