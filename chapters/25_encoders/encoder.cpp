@@ -195,6 +195,8 @@ void add_parameters(ParameterList& list, const std::string& name,
     add_parameters(list, name + ".norm", embeddings.norm);
 }
 
+template struct PostNormBlockWith<LayerNorm, Mlp, EncoderAttention>;
+template struct PreNormBlockWith<NormOrIdentity, GatedMlp, EncoderAttention>;
 template struct Encoder<BertBlock>;
 template struct Encoder<ModernBertBlock>;
 

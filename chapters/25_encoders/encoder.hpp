@@ -198,6 +198,8 @@ void encoder_backward(const Encoder<Block, Embeddings>& encoder,
                         gradient.embeddings);
 }
 
+extern template struct PostNormBlockWith<LayerNorm, Mlp, EncoderAttention>;
+extern template struct PreNormBlockWith<NormOrIdentity, GatedMlp, EncoderAttention>;
 extern template struct Encoder<BertBlock>;
 extern template struct Encoder<ModernBertBlock>;
 

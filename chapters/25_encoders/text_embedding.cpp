@@ -113,6 +113,8 @@ ContrastiveLoss contrastive_loss(const Matrix& queries, const Matrix& passages,
             l2_normalize_backward(passages, passage_units_gradient)};
 }
 
+template double forward_backward(const Encoder<BertBlock>&, Pooling, Real, const BatchEncoding&,
+                                 const BatchEncoding&, Encoder<BertBlock>&);
 template Matrix embed(const Encoder<ModernBertBlock>&, Pooling, const BatchEncoding&);
 template double forward_backward(const Encoder<ModernBertBlock>&, Pooling, Real,
                                  const BatchEncoding&, const BatchEncoding&,

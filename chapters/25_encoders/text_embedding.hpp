@@ -60,6 +60,9 @@ double forward_backward(const Encoder<Block>& encoder, Pooling pooling, Real tem
     return result.loss;
 }
 
+extern template double forward_backward(const Encoder<BertBlock>&, Pooling, Real,
+                                        const BatchEncoding&, const BatchEncoding&,
+                                        Encoder<BertBlock>&);
 extern template Matrix embed(const Encoder<ModernBertBlock>&, Pooling, const BatchEncoding&);
 extern template double forward_backward(const Encoder<ModernBertBlock>&, Pooling, Real,
                                         const BatchEncoding&, const BatchEncoding&,

@@ -99,4 +99,10 @@ VitModel empty_vit(const VitConfig& config) {
             {norm}};
 }
 
+template struct PreNormBlockWith<LayerNorm, Mlp, EncoderAttention>;
+template struct Encoder<VitBlock, PatchEmbeddings>;
+template ForwardPass<VitActivations> encoder_forward(const VitModel&, const Tensor4&);
+template void encoder_backward(const VitModel&, const VitActivations&, const Tensor3&,
+                               VitModel&);
+
 }  // namespace llm

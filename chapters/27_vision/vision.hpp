@@ -71,4 +71,11 @@ using VitModel = Encoder<VitBlock, PatchEmbeddings>;
 // All weights 0 and norms 1. Throws ValueError for a size that is 0 or does not divide.
 VitModel empty_vit(const VitConfig& config);
 
+using VitActivations = EncoderActivations<VitBlock, Tensor4>;
+extern template struct PreNormBlockWith<LayerNorm, Mlp, EncoderAttention>;
+extern template struct Encoder<VitBlock, PatchEmbeddings>;
+extern template ForwardPass<VitActivations> encoder_forward(const VitModel&, const Tensor4&);
+extern template void encoder_backward(const VitModel&, const VitActivations&, const Tensor3&,
+                                      VitModel&);
+
 }  // namespace llm
