@@ -71,4 +71,15 @@ std::vector<std::pair<std::size_t, std::size_t>> Pattern::matches(
     return found;
 }
 
+std::string Pattern::replace_all(const std::string& text,
+                                 const std::string& replacement) const {
+    std::string result;
+    std::size_t at = 0;
+    for (const auto& [begin, end] : matches(text)) {
+        result += text.substr(at, begin - at) + replacement;
+        at = end;
+    }
+    return result + text.substr(at);
+}
+
 }  // namespace llm

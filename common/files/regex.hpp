@@ -18,6 +18,8 @@ class Pattern {
     // that Hugging Face's library finds: none at the end of another match, none in an empty
     // text. Throws TextError if the text is not UTF-8, or if the search exceeds its step limit.
     std::vector<std::pair<std::size_t, std::size_t>> matches(const std::string& text) const;
+    // The text with each match replaced. Throws as matches().
+    std::string replace_all(const std::string& text, const std::string& replacement) const;
 
  private:
     std::string expression_;

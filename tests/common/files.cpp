@@ -143,6 +143,7 @@ TEST_CASE("a pattern supports Unicode, reports where it matches, and limits its 
     CHECK(Pattern("x*").matches("axxb") == Ends{{0, 0}, {1, 3}, {4, 4}});
     CHECK(Pattern("x*").matches("üb") == Ends{{0, 0}, {2, 2}, {3, 3}});
     CHECK(Pattern("x*").matches("").empty());
+    CHECK(Pattern("x+").replace_all("xaüxxb", "yz") == "yzaüyzb");
     CHECK(Pattern("a").matches("").empty());
     CHECK_THROWS_AS(Pattern("(a"), TextError);
     CHECK_THROWS_AS(Pattern(R"(\C)"), TextError);

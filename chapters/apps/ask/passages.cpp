@@ -63,13 +63,7 @@ struct PageReader {
 // The text without HTML comments and tags.
 std::string without_html(const std::string& markdown) {
     static const Pattern html(R"(<!--[\s\S]*?-->|</?(details|summary|br)>)");
-    std::string text;
-    std::size_t at = 0;
-    for (const auto& [begin, end] : html.matches(markdown)) {
-        text += markdown.substr(at, begin - at);
-        at = end;
-    }
-    return text + markdown.substr(at);
+    return html.replace_all(markdown, "");
 }
 
 std::size_t heading_level(const std::string& line) {

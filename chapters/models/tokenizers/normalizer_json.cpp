@@ -24,13 +24,7 @@ Normalizer read_replace(const JsonFile& json) try {
         return replace_normalizer(read_pattern(json, "String"), content);
     return {"Replace",
             [pattern = Pattern(read_pattern(json, "Regex")), content](const std::string& text) {
-                std::string result;
-                std::size_t at = 0;
-                for (const auto& [begin, end] : pattern.matches(text)) {
-                    result += text.substr(at, begin - at) + content;
-                    at = end;
-                }
-                return result + text.substr(at);
+                return pattern.replace_all(text, content);
             }};
 } catch (const TextError& error) {
     json.reject(std::string("pattern.Regex: ") + error.what());
