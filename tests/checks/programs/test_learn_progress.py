@@ -106,7 +106,8 @@ def write_build(folder, seconds):
             sleep {seconds}
             printf '@2/8 b\\nan error\\n@6/8 c\\nthe end'
         }}
-        begin_progress building; work | follow_progress {folder}/errors.txt; echo done""")
+        begin_progress building; work | follow_progress {folder}/errors.txt
+        echo done in $((SECONDS - progress_started)) s""")
     return script
 
 
@@ -114,12 +115,13 @@ def test_the_progress_of_a_build_is_on_one_line_of_a_terminal(tmp_path):
     code, text = run_in_terminal(["bash", str(write_build(tmp_path, 5))])
     clear = "\r\x1b[2K"
     assert code == 0 and "\n" not in text.removesuffix("\n")
-    for part in (f"{clear}building: 1/8, 12 %{clear}", f"{clear}done"):
-        assert part in text
-    # After 5 seconds, on a busy machine some more, three times as long is left; at 6/8, a third.
-    left = re.search(r"building: 2/8, 25 %, 0:(\d\d) left", text)
-    assert left and int(left[1]) in range(15, 31, 3)
-    assert re.search(rf"building: 6/8, 75 %, 0:0[123] left{re.escape(clear)}", text)
+    done = re.search(rf"{re.escape(clear)}done in (\d+) s", text)
+    assert done and f"{clear}building: 1/8, 12 %{clear}" in text
+    # The pause takes 5 seconds, on a busy machine more.
+    seconds = range(5, int(done[1]) + 1)
+    assert any(f"building: 2/8, 25 %, 0:{3 * n:02} left" in text for n in seconds)
+    assert any(f"building: 6/8, 75 %, 0:{int(n * (8 / 6 - 1)):02} left{clear}" in text
+               for n in seconds)
     # Other output goes to a file.
     assert (tmp_path / "errors.txt").read_text() == "an error\nthe end\n"
 
@@ -127,4 +129,4 @@ def test_the_progress_of_a_build_is_on_one_line_of_a_terminal(tmp_path):
 def test_the_progress_of_a_build_in_a_pipe_is_a_line_every_ten_seconds(tmp_path):
     result = run(["bash", write_build(tmp_path, 11)])
     left = re.fullmatch(r"building: 1/8, 12 %, (.*) left\n", result.stderr)
-    assert left and left[1] in ("1:10", "1:17", "1:24"), result.stderr
+    assert left and left[1] in ("1:10", "1:17"), result.stderr
