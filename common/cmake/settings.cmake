@@ -59,7 +59,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   set(for_speed $<$<CONFIG:Release,RelWithDebInfo>:-O3>)
   set(for_files $<$<CONFIG:Release,RelWithDebInfo>:-O2>)  # newer ones reject a precompiled header of another level
 endif()
-if(EMSCRIPTEN)  # programs and files are downloaded; of itself, Emscripten's -Os inlines no function at all
+if(EMSCRIPTEN)  # programs and files are downloaded; Emscripten's -Os alone inlines no function at all
   set(for_programs -Os -sINLINING_LIMIT=0)
   set(for_files ${for_programs})
 endif()
