@@ -4,6 +4,7 @@
 
 #include "chapters/13_training/data.hpp"
 #include "chapters/14_fine_tuning/log_probs.hpp"
+#include "common/system/interrupt.hpp"
 #include "common/system/parallel.hpp"
 
 namespace llm {
@@ -38,6 +39,7 @@ std::vector<double> loss_by_part(const Model& given, const RotaryTable& rotary_t
     model.config.max_position_embeddings = num_positions;
     Matrix losses = xt::zeros<Real>({num_sequences, num_positions});
     parallel_for(num_sequences, [&](std::size_t n) {
+        InterruptHandler::throw_if_interrupted();
         const Batch batch = batch_at(tokens, {n * num_positions}, num_positions);
         xt::view(losses, n, xt::all()) =
             loss_by_position(model, rotary_table, batch.input_ids, batch.targets);

@@ -7,6 +7,8 @@
 
 template struct llm::DecoderModel<llm::models::FamilyLayer, llm::models::FamilyConfig,
                                   llm::models::FinalNorm>;
+template std::vector<llm::RoutedTokens> llm::routed_tokens(const llm::models::FamilyModel&,
+                                                           const llm::IdMatrix&);
 
 namespace llm::models {
 

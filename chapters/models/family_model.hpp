@@ -65,3 +65,5 @@ FamilyModel make_mixtral(const MoeDecoder& decoder);
 
 extern template struct llm::DecoderModel<llm::models::FamilyLayer, llm::models::FamilyConfig,
                                          llm::models::FinalNorm>;
+extern template std::vector<llm::RoutedTokens> llm::routed_tokens(
+    const llm::models::FamilyModel&, const llm::IdMatrix&);

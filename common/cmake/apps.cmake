@@ -53,14 +53,17 @@ if(NOT EMSCRIPTEN)
   app(fine_tune ${sources})
   target_link_libraries(fine_tune runs models)
 
+  # An experiment takes minutes. So the templates that its trainings instantiate are optimized as lessons are.
   file(GLOB sources CONFIGURE_DEPENDS chapters/experiments/demo/*.cpp)
-  app(experiment chapters/experiments/main.cpp ${sources})
-  target_link_libraries(experiment experiments training_run models)
-  foreach(target experiment experiment_compiles)  # files have equal names of their own
-    if(TARGET ${target})
-      set_target_properties(${target} PROPERTIES TOGETHER OFF)
-    endif()
-  endforeach()
+  add_library(experiment_demos STATIC ${sources})
+  target_link_libraries(experiment_demos PUBLIC experiments training_run models)
+  target_precompile_headers(experiment_demos REUSE_FROM common)
+  compile_only(experiment_demos)
+  if(TARGET experiment_demos_compiles)  # files have equal names of their own
+    set_target_properties(experiment_demos_compiles PROPERTIES TOGETHER OFF)
+  endif()
+  app(experiment chapters/experiments/main.cpp)
+  target_link_libraries(experiment experiment_demos)
 
   app(chat chapters/apps/chat/chat.cpp)
   target_link_libraries(chat chat_session options)
