@@ -6,6 +6,7 @@ function(maintainer_test name)
 endfunction()
 
 maintainer_test(tree ${Python3_EXECUTABLE} tests/checks/check_tree.py ${PROJECT_BINARY_DIR})
+maintainer_test(affected ${Python3_EXECUTABLE} tests/checks/check_affected.py ${PROJECT_BINARY_DIR})
 # A test a program. (pytest-3 is that of Debian's package python3-pytest.)
 find_program(PYTEST NAMES pytest-3 pytest REQUIRED)
 foreach(program ${slugs} chat walk model train fine_tune experiment ask learn)
