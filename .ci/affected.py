@@ -23,6 +23,14 @@ ROOT = Path(__file__).resolve().parents[1]
 HARMLESS = re.compile(r"docs/\.vitepress/.*|findings/.*|\.ci/proved|assets/[^/]*\.svg")
 PAGE = re.compile(r"README\.md|docs/\w+\.md")
 SOURCE = re.compile(r"(chapters|common|tests)/.*\.[ch]pp")
+# The other programs that a check of a program runs.
+WITH_WORDS = dict.fromkeys(("01_masking", "02_projections", "03_head_splitting", "05_gqa"), {"11_generation"})
+READERS = {"09_full_model", "11_generation"}
+ALSO_RUNS = {**WITH_WORDS, "11_generation": {"09_full_model"}, "13_training": {"train", *READERS}, "train": READERS,
+             "chat": {"16_quantization", "17_long_context"}, "fine_tune": {"train", "model", "chat", *READERS},
+             "experiment": {"model"}}
+# Checks that read all pages.
+READ_PAGES = {"maintainer.program.ask", "maintainer.program.chat", "maintainer.program.train", "sanitized.ask"}
 
 
 def output_of(*command):
@@ -101,29 +109,26 @@ def touched(check, files, inputs):
     pages = {file for file in files if PAGE.fullmatch(file)}
     rest = {file for file in files - sources - pages if not HARMLESS.fullmatch(file)}
     kind, _, name = check.removeprefix("maintainer.").partition(".")
-    if rest:
+    page = "README.md" if name == "README" else "docs/anatomy.md" if name == "models" else f"docs/{name}.md"
+    if rest or (kind != "sanitized" and page in pages) or (pages and check in READ_PAGES):
         return True
     if kind == "sanitized":
         targets = {name if name in {"model", "fine_tune"} else f"test_{name}"}
     elif kind == "fuzzing":
         targets = {"model"}
     elif kind == "program" and name != "learn":
-        targets = {name}
+        targets = {name} | ALSO_RUNS.get(name, set())
     elif kind == "exercises" and f"exercise_{name}" in inputs.executables:
         targets = {f"exercise_{name}", f"solution_{name}"}
     elif kind == "page":
-        path = "README.md" if name == "README" else f"docs/{name}.md"
-        targets = targets_of_page(ROOT / path, inputs.executables)
-        if targets is None or path in pages:
+        targets = targets_of_page(ROOT / page, inputs.executables)
+        if targets is None or (pages and "ask" in targets):  # it searches the pages
             return True
     elif read := inputs.of_object(kind):  # compiled for one processor
         return bool(sources & read)
     else:
         return True
-    if pages and targets & {"ask", "test_ask"}:  # it searches the pages
-        return True
-    known = set().union(*map(inputs.of, targets))
-    return bool(sources & known)
+    return bool(sources & set().union(*map(inputs.of, targets)))
 
 
 def untouched(checks, files, inputs):
@@ -144,7 +149,7 @@ def all_checks(build, inputs):
 def main():
     build, given = Path(sys.argv[1]).resolve(), set(sys.argv[2:])
     files, commit = (given, None) if given else changed_files()
-    left_out, total = [], 0
+    left_out = []
     if files is None:
         print(f"every check runs: {commit}")
     else:
