@@ -212,6 +212,33 @@ void finite_differences(const Batch& batch, Generator& generator) {
     show("change of the loss", fixed(loss() - before, 4));
 }
 
+// The RMS of the gradient behind the last block, then before each block, the last one first.
+Line gradient_through(const std::vector<Block>& blocks, const std::string& name,
+                      const AttentionInputs& inputs, const Tensor3& input,
+                      const Tensor3& output_gradient) {
+    std::vector<BlockActivations> saved;
+    Tensor3 hidden_states = input, gradient = output_gradient;
+    for (const Block& any_block : blocks) {
+        auto [output, activations] = std::visit(
+            [&](const auto& block) { return block_forward(block, hidden_states, inputs); },
+            any_block);
+        hidden_states = std::move(output);
+        saved.push_back(std::move(activations));
+    }
+    Line line{name, {double(blocks.size())}, {root_mean_square(gradient)}};
+    for (std::size_t n = blocks.size(); n-- > 0;) {
+        gradient = std::visit(
+            [&](const auto& block) {
+                auto weight_gradient = block;  // not used here
+                return block_backward(block, inputs, saved[n], gradient, weight_gradient);
+            },
+            blocks[n]);
+        line.x.push_back(double(n));
+        line.y.push_back(root_mean_square(gradient));
+    }
+    return line;
+}
+
 void gradient_flow(Generator& generator) {
     step("The gradient of the residual stream through 24 blocks");
     const Config config = demo_config();
@@ -233,30 +260,10 @@ void gradient_flow(Generator& generator) {
           std::pair{"res-post-norm", NormPlacement::res_post_norm},
           std::pair{"sandwich", NormPlacement::sandwich},
           std::pair{"parallel", NormPlacement::parallel}}) {
-        // Forward, saving the activations of each block; then backward, last block first.
         std::vector<Block> blocks;
-        std::vector<BlockActivations> saved;
-        Tensor3 hidden_states = input, gradient = output_gradient;
-        for (std::size_t n = 0; n < 24; ++n) {
-            blocks.push_back(make_block(norm_placement, sublayers[n].first, sublayers[n].second,
-                                        config.rms_norm_eps));
-            auto [output, activations] = std::visit(
-                [&](auto& block) { return block_forward(block, hidden_states, inputs); },
-                blocks[n]);
-            hidden_states = std::move(output);
-            saved.push_back(std::move(activations));
-        }
-        lines.push_back({name, {24}, {root_mean_square(gradient)}});
-        for (std::size_t n = 24; n-- > 0;) {
-            gradient = std::visit(
-                [&](auto& block) {
-                    auto weight_gradient = block;  // not used here
-                    return block_backward(block, inputs, saved[n], gradient, weight_gradient);
-                },
-                blocks[n]);
-            lines.back().x.push_back(double(n));
-            lines.back().y.push_back(root_mean_square(gradient));
-        }
+        for (const auto& [self_attn, mlp] : sublayers)
+            blocks.push_back(make_block(norm_placement, self_attn, mlp, config.rms_norm_eps));
+        lines.push_back(gradient_through(blocks, name, inputs, input, output_gradient));
         rows.push_back({name, brief(lines.back().y[12]), brief(lines.back().y[24])});
     }
     show_table({"RMS of the gradient (after block 24: 1)", "after block 12", "before block 1"},
