@@ -96,7 +96,7 @@ def targets_of_page(page, executables):
             if not numbers and (not words or words[0] not in {*executables, "read", "map"}):
                 return None
             for slug in numbers:
-                targets |= {slug, f"test_{slug}", f"exercise_{slug}"}
+                targets |= {slug, f"exercise_{slug}", f"test_{slug}", f"test_{slug}_in_double"} & executables
             targets |= {word for word in words[:1] if word in executables}
         if inside and re.match(r"(\$ )?(cmake|ctest|build/|python3|\.ci|tests/)", line):
             return None
