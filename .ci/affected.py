@@ -91,7 +91,7 @@ def targets_of_page(page, executables):
     for line in page.read_text().split("\n"):
         inside ^= line.startswith("```")
         for command in re.findall(r"\./learn\b([^|#`>;&]*)", line) if inside or "<!--" in line else []:
-            words = command.split()
+            words = re.sub(r"--\S+ [\d.]+", "", command).split()  # without values of options
             numbers = {slugs.get(f"{int(word):02}") for word in words if word.isdigit()} - {None}
             if not numbers and (not words or words[0] not in {*executables, "read", "map"}):
                 return None
