@@ -22,7 +22,8 @@ Vector loss_by_position(const Model& model, const RotaryTable& rotary_table,  //
 
 // The mean loss in each part of the context that is as long as that of training: (P /
 // part_len). Up to max_sequences adjacent sequences of P tokens are evaluated, on all cores.
-// Throws ValueError unless part_len divides P and there are more than P tokens.
+// Throws ValueError unless part_len divides P and there are more than P tokens, and Interrupted
+// after Ctrl-C.
 std::vector<double> loss_by_part(const Model& model,
                                  const RotaryTable& rotary_table,  // (P, D/2)
                                  const std::vector<Id>& tokens, std::size_t part_len,
