@@ -212,7 +212,7 @@ void finite_differences(const Batch& batch, Generator& generator) {
     show("change of the loss", fixed(loss() - before, 4));
 }
 
-// The RMS of the gradient behind the last block, then before each block, the last one first.
+// The RMS of the gradient after the last block, then before each block, the last one first.
 Line gradient_through(const std::vector<Block>& blocks, const std::string& name,
                       const AttentionInputs& inputs, const Tensor3& input,
                       const Tensor3& output_gradient) {
