@@ -120,6 +120,8 @@ def check_links(page):
             file = page.parent / path if path else page
             if not file.exists():
                 complain(page, number, f"there is no {target}")
+            elif os.path.relpath(file, ROOT).startswith("."):
+                complain(page, number, f"the site has no page for {target}")
             elif anchor and anchor not in anchors(file):
                 complain(page, number, f"{path or page.name} has no heading for #{anchor}")
         for alt in re.findall(r"!\[([^\]]*)\]", line):
