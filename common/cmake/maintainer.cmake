@@ -14,6 +14,8 @@ foreach(program ${slugs} chat walk model train fine_tune experiment ask learn)
                   --program ${program})
   set_tests_properties(maintainer.program.${program} PROPERTIES COST 100 TIMEOUT 1800)
 endforeach()
+# A training step of an experiment takes half a second on all cores, before it sees Ctrl-C: no other check beside it.
+set_tests_properties(maintainer.program.experiment PROPERTIES PROCESSORS 2)
 maintainer_test(pages ${Python3_EXECUTABLE} tests/checks/check_docs.py static)
 maintainer_test(walk_picture ${Python3_EXECUTABLE} docs/.vitepress/draw_walk.py
                 ${PROJECT_BINARY_DIR} --check)

@@ -4,7 +4,6 @@ import fcntl
 import os
 import pty
 import re
-import resource
 import select
 import shutil
 import signal
@@ -67,36 +66,24 @@ def talk_in_terminal(command, script):
     return code, output.decode(errors="replace").replace("\r\n", "\n")
 
 
-def processor_seconds(pid):
-    """What a running process has used, of all its threads."""
-    with open(f"/proc/{pid}/stat") as stat:
-        user, system = stat.read().rsplit(")", 1)[1].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-
-
 def expect_interrupt(command, moment, folder):
-    """Ctrl-C ends the program soon, whatever it is doing: within 2 s of all processors, which a
-    busy machine gives it later. What was trained is saved."""
+    """Ctrl-C ends the program soon (2 s leave room for a busy machine), whatever it is doing;
+    what was trained is saved."""
     shutil.rmtree(folder, ignore_errors=True)
-    of_others = resource.getrusage(resource.RUSAGE_CHILDREN)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True) as process:
         while (line := process.stdout.readline()) and not re.match(moment, line):
             pass
         time.sleep(0.2)
-        before, start = processor_seconds(process.pid), time.time()
+        start = time.time()
         process.send_signal(signal.SIGINT)
         limit = threading.Timer(60, process.kill)
         limit.start()
         output = process.communicate()[0]
         limit.cancel()
-    wall = time.time() - start
-    of_all = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = (of_all.ru_utime + of_all.ru_stime - of_others.ru_utime - of_others.ru_stime - before)
-    used /= len(os.sched_getaffinity(0))
-    assert line and used <= 2 and wall <= 20 and process.returncode in (0, 2, -signal.SIGINT), \
-        (f"exit {process.returncode}, {wall:.1f} s and {used:.1f} s of each processor after "
-         f"Ctrl-C at {moment}: {output[-300:]}")
+    seconds = time.time() - start
+    assert line and seconds <= 2 and process.returncode in (0, 2, -signal.SIGINT), \
+        f"exit {process.returncode}, {seconds:.1f} s after Ctrl-C at {moment}: {output[-300:]}"
     saved = (folder / "run.safetensors").exists()
     assert not moment.startswith("step") or (saved and "Stopped and saved" in output), \
         f"nothing is saved at {moment}: {output[-300:]}"
