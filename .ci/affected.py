@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Which checks a change can have touched. .ci/proved names a commit at which .ci/run full passed; a check whose inputs
-have not changed since then runs in one of three runs only, by the number of commits.
+"""Selects the checks that a change can affect. .ci/proved names a commit at which .ci/run full passed. A check none of
+whose input files has changed since then is left out, except that each run includes a third of these, selected by the number of
+commits.
 
 Usage: affected.py BUILD_FOLDER [FILE...]
-BUILD_FOLDER is a finished build of Clang, whose Ninja knows the inputs. With files, these are taken as those that have changed,
-and no check is in rotation. Writes BUILD_FOLDER/left_out, a check a line: a name of CTest, sanitized.NAME for a test of the
-build with sanitizers, or fuzzing. Prints how many are left out, and why.
+BUILD_FOLDER is the finished build with Clang, whose Ninja knows the inputs. If files are given, they are the ones that have
+changed, and all checks that they do not affect are left out. Writes BUILD_FOLDER/left_out, one check per line: the name of a
+CTest test, sanitized.NAME for a test of the build with sanitizers, or fuzzing. Prints the same.
 
-A file that no rule below knows touches everything: scripts, settings of the build, data, checks."""
+A change of any other file than those below affects everything: scripts, build settings, data, checks."""
 
 import functools
 import itertools
@@ -19,7 +20,7 @@ import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# What touches only checks that always run: the website and texts beside the pages.
+# These affect only checks that always run.
 HARMLESS = re.compile(r"docs/\.vitepress/.*|findings/.*|\.ci/proved|assets/[^/]*\.svg")
 PAGE = re.compile(r"README\.md|docs/\w+\.md")
 SOURCE = re.compile(r"(chapters|common|tests)/.*\.[ch]pp")
@@ -37,21 +38,22 @@ def output_of(*command):
     return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def changed_files():
-    """The files that differ from the commit that is proved, and that commit; (None, why) if all checks must run."""
-    record = ROOT / ".ci/proved"
-    commit = record.read_text().split()[0] if record.exists() else ""
-    known = commit and subprocess.run(["git", "merge-base", "--is-ancestor", commit, "HEAD"], cwd=ROOT,
-                                      stderr=subprocess.DEVNULL).returncode == 0
-    if not known:
-        return None, "no commit before this one is proved"
-    files = output_of("git", "diff", "--name-only", commit) + output_of("git", "ls-files", "-o", "--exclude-standard")
-    return set(files.split("\n")) - {""}, commit
+def proved_commit():
+    """The commit in .ci/proved, or None if it is not one before HEAD."""
+    commit = (ROOT / ".ci/proved").read_text().strip()
+    is_ancestor = subprocess.run(["git", "merge-base", "--is-ancestor", commit, "HEAD"], cwd=ROOT, stderr=subprocess.DEVNULL)
+    return commit if is_ancestor.returncode == 0 else None
+
+
+def changed_files(commit):
+    """The files of the working tree that differ from a commit; of a renamed file, both names."""
+    files = (output_of("git", "diff", "--name-only", "--no-renames", commit) +
+             output_of("git", "ls-files", "-o", "--exclude-standard"))
+    return set(files.split("\n")) - {""}
 
 
 class Inputs:
-    """The files of the tree that a target of a build is made from: those that Ninja's rules name, and those that the
-    compiler has read."""
+    """The input files of a build's targets in the tree: those in Ninja's rules, and those that the compiler has read."""
 
     def __init__(self, build):
         self.build, self.read = build, {}
@@ -80,12 +82,12 @@ class Inputs:
         return {self.in_tree(name) for name in names}.union(*(self.read.get(name, ()) for name in names)) - {""}
 
     def of_object(self, stem):
-        """What was read for the objects of a file of this name."""
+        """The files that the compiler has read for the source files of this name."""
         return set().union(*(files for name, files in self.read.items() if name.endswith(f"/{stem}.cpp.o")))
 
 
 def targets_of_page(page, executables):
-    """What the commands of a page build, or None if one of them can need anything."""
+    """The targets that the commands of a page build, or None if one of them may build any target."""
     targets, inside = set(), False
     slugs = {name[:2]: name for name in executables if re.match(r"\d\d_", name)}
     for line in page.read_text().split("\n"):
@@ -103,8 +105,8 @@ def targets_of_page(page, executables):
     return targets
 
 
-def touched(check, files, inputs):
-    """Can the change have touched the check?"""
+def is_affected(check, files, inputs):
+    """Can a change of these files affect the check?"""
     sources = {file for file in files if SOURCE.fullmatch(file)}
     pages = {file for file in files if PAGE.fullmatch(file)}
     rest = {file for file in files - sources - pages if not HARMLESS.fullmatch(file)}
@@ -124,18 +126,19 @@ def touched(check, files, inputs):
         targets = targets_of_page(ROOT / page, inputs.executables)
         if targets is None or (pages and "ask" in targets):  # it searches the pages
             return True
-    elif read := inputs.of_object(kind):  # compiled for one processor
+    elif name and (read := inputs.of_object(kind)):  # KERNEL.ARCHITECTURE compiles a file
         return bool(sources & read)
     else:
         return True
     return bool(sources & set().union(*map(inputs.of, targets)))
 
 
-def untouched(checks, files, inputs):
-    """The checks that a change of these files cannot have touched."""
-    known = set().union(*inputs.read.values())
-    files = {"a source that is not known" if SOURCE.fullmatch(file) and file not in known else file for file in files}
-    return [check for check in checks if not touched(check, files, inputs)]
+def unaffected(checks, files, inputs):
+    """The checks that a change of these files cannot affect. A source file that was not compiled affects all."""
+    compiled = set().union(*inputs.read.values())
+    if any(SOURCE.fullmatch(file) and file not in compiled for file in files):
+        return []
+    return [check for check in checks if not is_affected(check, files, inputs)]
 
 
 def all_checks(build, inputs):
@@ -147,19 +150,21 @@ def all_checks(build, inputs):
 
 
 def main():
-    build, given = Path(sys.argv[1]).resolve(), set(sys.argv[2:])
-    files, commit = (given, None) if given else changed_files()
+    build, files = Path(sys.argv[1]).resolve(), set(sys.argv[2:])
+    commit = None if files else proved_commit()
     left_out = []
-    if files is None:
-        print(f"every check runs: {commit}")
+    if not files and not commit:
+        print("every check runs: .ci/proved names no commit before this one")
     else:
         inputs = Inputs(build)
         checks = all_checks(build, inputs)
-        left_out = untouched(checks, files, inputs)
-        if not given:
+        left_out = unaffected(checks, files or changed_files(commit), inputs)
+        since = ""
+        if commit:
             count = int(output_of("git", "rev-list", "--count", "HEAD"))
             left_out = [check for check in left_out if (checks.index(check) + count) % 3]
-        since = "" if given else f" in the {output_of('git', 'rev-list', '--count', f'{commit}..HEAD').strip()} commits since {commit[:8]}"
+            num_commits = output_of("git", "rev-list", "--count", f"{commit}..HEAD").strip()
+            since = f" in the {num_commits} commits since {commit[:8]}"
         print(f"{len(left_out)} of {len(checks)} checks are left out, whose inputs have not changed{since}")
         kind_of = lambda check: re.match(r"(maintainer\.)?\w+", check)[0]
         for kind, group in itertools.groupby(sorted(left_out, key=kind_of), kind_of):

@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / ".ci"))
 import affected
 
-# A changed file, checks that it touches, and checks that it does not. (... as the second: it touches all others.)
+# A changed file, checks that it affects (...: all), and checks that it does not affect.
 CASES = (
     ("chapters/04_rope/rope.cpp",
      ["maintainer.page.04_rope", "maintainer.program.04_rope", "maintainer.exercises.04_rope", "sanitized.04_rope",
@@ -43,11 +43,11 @@ def main():
     build, wrong = Path(sys.argv[1]).resolve(), []
     inputs = affected.Inputs(build)
     checks = affected.all_checks(build, inputs)
-    for file, touches, leaves in CASES:
-        left_out = set(affected.untouched(checks, {file}, inputs))
-        expected = checks if touches is ... else touches
-        wrong += [f"{file} does not touch {check}" for check in expected if check in left_out]
-        wrong += [f"{file} touches {check}" for check in leaves if check not in left_out]
+    for file, affects, leaves in CASES:
+        left_out = set(affected.unaffected(checks, {file}, inputs))
+        expected = checks if affects is ... else affects
+        wrong += [f"{file} does not affect {check}" for check in expected if check in left_out]
+        wrong += [f"{file} affects {check}" for check in leaves if check not in left_out]
         wrong += [f"there is no check {check}" for check in [*expected, *leaves] if check not in checks]
     listed = set().union(*affected.ALSO_RUNS.values())
     for file in sorted((ROOT / "tests/checks/programs").glob("*.py")):
