@@ -213,9 +213,9 @@ void finite_differences(const Batch& batch, Generator& generator) {
 }
 
 // The RMS of the gradient after the last block, then before each block, the last one first.
-Line gradient_through(const std::vector<Block>& blocks, const std::string& name,
-                      const AttentionInputs& inputs, const Tensor3& input,
-                      const Tensor3& output_gradient) {
+Line gradient_rms(const std::vector<Block>& blocks, const std::string& name,
+                  const AttentionInputs& inputs, const Tensor3& input,
+                  const Tensor3& output_gradient) {
     std::vector<BlockActivations> saved;
     Tensor3 hidden_states = input, gradient = output_gradient;
     for (const Block& any_block : blocks) {
@@ -263,7 +263,7 @@ void gradient_flow(Generator& generator) {
         std::vector<Block> blocks;
         for (const auto& [self_attn, mlp] : sublayers)
             blocks.push_back(make_block(norm_placement, self_attn, mlp, config.rms_norm_eps));
-        lines.push_back(gradient_through(blocks, name, inputs, input, output_gradient));
+        lines.push_back(gradient_rms(blocks, name, inputs, input, output_gradient));
         rows.push_back({name, brief(lines.back().y[12]), brief(lines.back().y[24])});
     }
     show_table({"RMS of the gradient (after block 24: 1)", "after block 12", "before block 1"},
