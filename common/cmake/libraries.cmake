@@ -152,20 +152,15 @@ function(test_executable name)
   set_target_properties(${name} PROPERTIES TOGETHER ON)
 endfunction()
 
-# Adds tests; their cases appear in CTest as SLUG.title. With the sanitizers, which find the same in one
-# process for all cases, an executable is one test.
+# Adds a test to CTest. All cases of an executable are one test: a process for each case took longer than
+# most cases do.
 add_custom_target(tests)
 add_custom_target(lesson_tests)  # of ./learn test: without models, apps and experiments
-function(discover_tests name slug)
-  if(SANITIZE)
-    add_test(NAME ${slug} COMMAND ${name})
-  else()
-    doctest_discover_tests(${name} TEST_PREFIX "${slug}."
-                           PROPERTIES SKIP_REGULAR_EXPRESSION "MESSAGE: skipped")
-  endif()
-  add_dependencies(tests ${name})
-  if(slug MATCHES "^([0-9]|common|xtensor)")
-    add_dependencies(lesson_tests ${name})
+function(add_test_of executable name)
+  add_test(NAME ${name} COMMAND ${executable} --duration=true)
+  add_dependencies(tests ${executable})
+  if(name MATCHES "^([0-9]|common|xtensor)")
+    add_dependencies(lesson_tests ${executable})
   endif()
 endfunction()
 
@@ -175,7 +170,7 @@ function(add_tests folder)
   file(GLOB sources CONFIGURE_DEPENDS tests/${folder}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/(finite_differences|in_double)[^/]*$")  # tests/double
   test_executable(test_${slug} HEADERS check LIBRARIES test_main check ${ARGN} SOURCES ${sources})
-  discover_tests(test_${slug} ${slug})
+  add_test_of(test_${slug} ${slug})
 endfunction()
 
 add_tests(common model_files options)

@@ -46,7 +46,6 @@ else()
   find_path(UTF8PROC_FOLDER utf8proc.h REQUIRED)
   find_library(UTF8PROC utf8proc REQUIRED)
   find_path(HWY_FOLDER hwy/highway.h REQUIRED)  # Highway; its library is not needed
-  include(doctest)
 endif()
 
 # Lessons are compiled with -O2, and with GCC a few loops with -O3, at which it vectorizes; programs and tests, which only call

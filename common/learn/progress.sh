@@ -8,9 +8,12 @@ progress_text="" progress_visible=false
 begin_progress() { progress_text=$1 progress_power=${2:-1} progress_started=$SECONDS progress_shown=$SECONDS progress_visible=false; }
 
 # Shows how much of the work is done, such as 12 of 80, and after a tenth of it the time left; without
-# numbers, how long it has taken.
+# numbers, how long it has taken. At most once per second, since each line takes several processes.
 show_progress() {
-    local line elapsed=$((SECONDS - progress_started)) left
+    local line elapsed=$((SECONDS - progress_started)) interval=10 left
+    [[ ! -t 2 ]] || interval=1
+    ((SECONDS - progress_shown >= interval)) || return 0
+    progress_shown=$SECONDS
     if [[ ${1:-0} -gt 0 ]]; then
         line=$(printf '%s: %d/%d, %d %%' "$progress_text" "$1" "$2" $((100 * $1 / $2)))
         if [[ $elapsed -gt 3 && $((10 * $1)) -ge $2 ]]; then
@@ -24,8 +27,7 @@ show_progress() {
     if [[ -t 2 ]]; then
         printf '\r\033[2K%.79s' "$line" >&2
         progress_visible=true
-    elif ((SECONDS - progress_shown >= 10)); then
-        progress_shown=$SECONDS
+    else
         printf '%s\n' "$line" >&2
     fi
 }

@@ -68,7 +68,3 @@ if(NOT SMALL_PROGRAMS)
   add_link_options(-O1)
 endif()
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/programs)
-
-# The tests run natively.
-function(doctest_discover_tests)
-endfunction()

@@ -164,6 +164,7 @@ class FailureReporter : public doctest::IReporter {
     void test_case_start(const doctest::TestCaseData& test) override {
         title_ = test.m_name;
         num_failures_ = 0;
+        is_skipped_ = false;
         failure_.clear();
         place_ = place(test.m_file.c_str(), static_cast<int>(test.m_line));
     }
@@ -179,10 +180,13 @@ class FailureReporter : public doctest::IReporter {
     void log_message(const doctest::MessageData& message) override {
         const std::lock_guard lock(mutex_);
         const std::string where = place(message.m_file, message.m_line);
-        if (message.m_severity == doctest::assertType::is_warn)
-            std::cout << where << ": MESSAGE: " << message.m_string << '\n';
-        else
+        if (message.m_severity != doctest::assertType::is_warn) {
             fail(where, split_lines(message.m_string.c_str()));
+            return;
+        }
+        const std::string_view text = message.m_string.c_str();
+        is_skipped_ = is_skipped_ || text.starts_with("skipped: ");
+        std::cout << where << ": MESSAGE: " << text << '\n';
     }
 
     void test_case_exception(const doctest::TestCaseException& exception) override {
@@ -206,6 +210,7 @@ class FailureReporter : public doctest::IReporter {
     std::string title_, place_;
     Lines failure_;  // of the first failure
     int num_failures_ = 0;
+    bool is_skipped_ = false;  // it said so with MESSAGE("skipped: ...")
 
  private:
     // "tests/chapters/05_gqa/gqa.cpp:12"
