@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "common/tensors/dtype.hpp"
-#include "common/tensors/matmul.hpp"
+#include "common/tensors/matrix_view.hpp"
 
 namespace llm {
 

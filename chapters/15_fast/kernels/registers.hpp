@@ -7,7 +7,6 @@
 
 #include "common/tensors/dtype.hpp"
 #include "common/tensors/half.hpp"
-#include "common/tensors/tensor.hpp"
 
 // Highway is an interface to the vector instructions of x86, Arm and WebAssembly. With static
 // dispatch, it uses the best instruction set that the compiler options enable. By default it

@@ -5,7 +5,7 @@
 
 #include "common/tensors/dtype.hpp"
 #include "common/tensors/half.hpp"
-#include "common/tensors/matmul.hpp"
+#include "common/tensors/matrix_view.hpp"
 
 namespace llm {
 

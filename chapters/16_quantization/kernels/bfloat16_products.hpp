@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <span>
 
-#include "common/tensors/matmul.hpp"
+#include "common/tensors/matrix_view.hpp"
 
 namespace llm {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/tensors/dtype.hpp"
-#include "common/tensors/matmul.hpp"
+#include "common/tensors/matrix_view.hpp"
 
 namespace llm {
 
