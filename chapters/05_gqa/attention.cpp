@@ -146,6 +146,12 @@ AttentionInputs causal_attention_inputs(const RotaryTable& rotary_table, std::si
     return {rotary_table, positions, expand_mask(causal_mask(seq_len, kv_len), batch_size)};
 }
 
+AttentionInputs AttentionInputs::make(const std::vector<RotaryTable>& rotary_tables,
+                                      std::size_t batch_size, std::size_t seq_len,
+                                      std::size_t past_len) {
+    return causal_attention_inputs(rotary_tables.front(), batch_size, seq_len, past_len);
+}
+
 AttentionInputs causal_attention_inputs(const Config& config, std::size_t batch_size,
                                         std::size_t seq_len) {
     const RotaryTable table = make_rotary_table(rope_frequencies(config), seq_len);

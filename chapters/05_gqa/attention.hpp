@@ -87,6 +87,11 @@ struct AttentionInputs {
     RotaryTable rotary_table;  // (P, D/2)
     IdMatrix position_ids;     // (B, T)
     Tensor4 attention_mask;    // (B, 1, T, S), 0 or -inf
+
+    // What a model makes for its layers: causal_attention_inputs, with its only rotary table.
+    static AttentionInputs make(const std::vector<RotaryTable>& rotary_tables,
+                                std::size_t batch_size, std::size_t seq_len,
+                                std::size_t past_len = 0);
 };
 // For T tokens that follow past_len cached ones: position ids past_len to past_len + T - 1, and
 // a causal mask of S = past_len + T columns. Throws ValueError if the table is too short.
@@ -105,15 +110,9 @@ struct AttentionLayer {
     QKNorm qk_norm = NoQKNorm{};
     Real attention_dropout = 0;  // probability, in training only (chapter 12)
 
-    // What a model makes for its attention layers: their inputs, from its rotary tables, and an
-    // empty cache.
+    // What a model makes for its attention layers: their inputs, and an empty cache.
     using Inputs = AttentionInputs;
     using Cache = LayerCache;
-    static Inputs make_inputs(const std::vector<RotaryTable>& rotary_tables,  // one, (P, D/2)
-                              std::size_t batch_size, std::size_t seq_len,
-                              std::size_t past_len = 0) {
-        return causal_attention_inputs(rotary_tables.front(), batch_size, seq_len, past_len);
-    }
     Cache make_cache() const { return {}; }
 
     struct Output {

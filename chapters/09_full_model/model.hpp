@@ -147,10 +147,10 @@ ModelOutput DecoderModel<Layer, AnyConfig, FinalNorm>::forward(
 
     // Embed the tokens. Learned positions, as in GPT-2, continue after those of the cache.
     const Tensor3 embeddings = embed(input_ids, cache ? cache->seq_len : 0);  // (B, T, C)
-    const typename Attention::Inputs inputs =
-        cache
-            ? Attention::make_inputs(cache->rotary_tables, batch_size, seq_len, cache->seq_len)
-            : Attention::make_inputs(rotary_tables(config, seq_len), batch_size, seq_len);
+    using Inputs = typename Attention::Inputs;
+    const Inputs inputs =
+        cache ? Inputs::make(cache->rotary_tables, batch_size, seq_len, cache->seq_len)
+              : Inputs::make(rotary_tables(config, seq_len), batch_size, seq_len);
 
     // Apply all layers to the embeddings.
     DecoderOutput decoder =

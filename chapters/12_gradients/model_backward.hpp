@@ -129,8 +129,8 @@ ForwardPass<DecoderActivations<Layer>> model_forward(
     const IdMatrix& input_ids,  // (B, T)
     Generator* dropout_generator = nullptr) {
     const auto [batch_size, seq_len] = dims(input_ids);
-    const auto inputs = Layer::AttentionType::make_inputs(rotary_tables(model.config, seq_len),
-                                                          batch_size, seq_len);
+    const auto inputs = Layer::AttentionType::Inputs::make(rotary_tables(model.config, seq_len),
+                                                           batch_size, seq_len);
     return model_forward(model, input_ids, inputs, dropout_generator);
 }
 // The same with other position ids and another mask, for example those of packed documents
@@ -185,8 +185,8 @@ double forward_backward(const DecoderModel<Layer, AnyConfig, FinalNorm>& model,
                         DecoderModel<Layer, AnyConfig, FinalNorm>& gradient,
                         Generator* dropout_generator = nullptr) {
     const auto [batch_size, seq_len] = dims(input_ids);
-    const auto inputs = Layer::AttentionType::make_inputs(rotary_tables(model.config, seq_len),
-                                                          batch_size, seq_len);
+    const auto inputs = Layer::AttentionType::Inputs::make(rotary_tables(model.config, seq_len),
+                                                           batch_size, seq_len);
     return forward_backward(model, input_ids, targets, inputs, gradient, dropout_generator);
 }
 

@@ -39,6 +39,12 @@ PatternAttentionInputs pattern_attention_inputs(const std::vector<RotaryTable>& 
     return inputs;
 }
 
+PatternAttentionInputs PatternAttentionInputs::make(
+    const std::vector<RotaryTable>& rotary_tables, std::size_t /*batch_size*/,
+    std::size_t seq_len, std::size_t past_len) {
+    return pattern_attention_inputs(rotary_tables, seq_len, past_len);
+}
+
 IdMatrix repeat_ids(const IdVector& position_ids, std::size_t batch_size) {
     return xt::repeat(reshape(position_ids, {1, position_ids.size()}), batch_size, 0);
 }

@@ -15,6 +15,10 @@ namespace llm {
 struct PatternAttentionInputs {
     std::vector<RotaryTable> rotary_tables;  // (T, D/2); layers may have different ones
     IdVector position_ids;                   // (T), the same for all sequences
+
+    static PatternAttentionInputs make(const std::vector<RotaryTable>& rotary_tables,
+                                       std::size_t batch_size, std::size_t seq_len,
+                                       std::size_t past_len = 0);
 };
 // For T tokens that follow past_len earlier ones: their rows of the tables. (Hugging Face:
 // position_embeddings.) Throws ValueError if a table is too short.
@@ -45,11 +49,6 @@ struct PatternAttention {
 
     using Inputs = PatternAttentionInputs;
     using Cache = RollingCache;
-    static Inputs make_inputs(const std::vector<RotaryTable>& rotary_tables,
-                              std::size_t /*batch_size*/, std::size_t seq_len,
-                              std::size_t past_len = 0) {
-        return pattern_attention_inputs(rotary_tables, seq_len, past_len);
-    }
     Cache make_cache() const;
     // With a cache, the T new tokens attend to the cached ones, too: attentions has one column
     // per entry of the cache and per new token, in that order. Throws ValueError if the shapes

@@ -48,11 +48,6 @@ struct LatentAttention {
 
     using Inputs = PatternAttentionInputs;  // the first table, (T, Dr/2)
     using Cache = LatentCache;
-    static Inputs make_inputs(const std::vector<RotaryTable>& rotary_tables,
-                              std::size_t batch_size, std::size_t seq_len,
-                              std::size_t past_len = 0) {
-        return PatternAttention::make_inputs(rotary_tables, batch_size, seq_len, past_len);
-    }
     Cache make_cache() const { return {}; }
 
     // Without a cache, keys and values are expanded; with one, whichever order of computation

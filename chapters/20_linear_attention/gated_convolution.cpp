@@ -60,7 +60,7 @@ AttentionLayer::Output GatedConvolution::operator()(const Tensor3& hidden_states
                                                     GatedConvolutionCache* cache) const {
     const auto [batch_size, seq_len, hidden_size] = dims(hidden_states);
     GatedConvolutionCache new_sequence;
-    if (!cache) prepare_cache(*this, batch_size, make_inputs({}, 1, seq_len), new_sequence);
+    if (!cache) prepare_cache(*this, batch_size, Inputs::make({}, 1, seq_len), new_sequence);
     if (cache) prepare_cache(*this, batch_size, inputs, *cache);
     auto& [conv_inputs, past_len] = cache ? *cache : new_sequence;
 

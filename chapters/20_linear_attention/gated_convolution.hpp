@@ -30,11 +30,6 @@ struct GatedConvolution {
     using Inputs = PatternAttentionInputs;  // tables are not used: the weights of the
                                             // convolution tell the last tokens apart
     using Cache = GatedConvolutionCache;
-    static Inputs make_inputs(const std::vector<RotaryTable>& rotary_tables,
-                              std::size_t batch_size, std::size_t seq_len,
-                              std::size_t past_len = 0) {
-        return PatternAttention::make_inputs(rotary_tables, batch_size, seq_len, past_len);
-    }
     Cache make_cache() const { return {}; }
 
     // There are no attention weights: attentions is empty. Throws ValueError if the shapes do

@@ -141,7 +141,7 @@ AttentionLayer::Output LinearAttention::operator()(const Tensor3& hidden_states,
                                                    LinearCache* cache) const {
     const auto [batch_size, seq_len, hidden_size] = dims(hidden_states);
     LinearCache new_sequence;
-    if (!cache) prepare_cache(*this, batch_size, make_inputs({}, 1, seq_len), new_sequence);
+    if (!cache) prepare_cache(*this, batch_size, Inputs::make({}, 1, seq_len), new_sequence);
     if (cache) prepare_cache(*this, batch_size, inputs, *cache);
     auto& [conv_inputs, state, past_len] = cache ? *cache : new_sequence;
 

@@ -49,11 +49,6 @@ struct LinearAttention {
     using Inputs = PatternAttentionInputs;  // tables are not used: the order of the tokens is
                                             // in the state
     using Cache = LinearCache;
-    static Inputs make_inputs(const std::vector<RotaryTable>& rotary_tables,
-                              std::size_t batch_size, std::size_t seq_len,
-                              std::size_t past_len = 0) {
-        return PatternAttention::make_inputs(rotary_tables, batch_size, seq_len, past_len);
-    }
     Cache make_cache() const { return {}; }
 
     // There are no attention weights: attentions is empty. Throws ValueError if the shapes do

@@ -45,12 +45,6 @@ struct BlockVariant : std::variant<Blocks...> {
     struct AttentionType {
         using Inputs = typename FirstBlock::AttentionType::Inputs;
         using Cache = CacheVariant<Blocks...>;
-        static Inputs make_inputs(const std::vector<RotaryTable>& rotary_tables,
-                                  std::size_t batch_size, std::size_t seq_len,
-                                  std::size_t past_len = 0) {
-            return FirstBlock::AttentionType::make_inputs(rotary_tables, batch_size, seq_len,
-                                                          past_len);
-        }
     };
     using Activations = UniqueVariant<ActivationsOf<Blocks>...>;
 

@@ -19,13 +19,16 @@ struct CausalMean {
         Matrix sum = xt::zeros<Real>({0, 0});     // (B, C), empty at first
         bool crop(std::size_t) { return false; }  // a sum forgets its summands
     };
-    using Inputs = std::size_t;  // past_len
-    static Inputs make_inputs(const std::vector<RotaryTable>&, std::size_t, std::size_t,
-                              std::size_t past_len = 0) {
-        return past_len;
-    }
+    struct Inputs {
+        std::size_t past_len = 0;
+        static Inputs make(const std::vector<RotaryTable>&, std::size_t, std::size_t,
+                           std::size_t past_len = 0) {
+            return {past_len};
+        }
+    };
     Cache make_cache() const { return {}; }
-    BlockOutput operator()(const Tensor3& hidden_states, Inputs past_len, Cache* cache) const;
+    BlockOutput operator()(const Tensor3& hidden_states, const Inputs& inputs,
+                           Cache* cache) const;
 };
 
 // The means, (B, T, C), of tokens that follow past_len others with this sum, which is updated.
@@ -42,10 +45,11 @@ Tensor3 causal_means(const Tensor3& hidden_states, std::size_t past_len, Matrix&
     return means;
 }
 
-BlockOutput CausalMean::operator()(const Tensor3& hidden_states, Inputs past_len,
+BlockOutput CausalMean::operator()(const Tensor3& hidden_states, const Inputs& inputs,
                                    Cache* cache) const {
     Cache unused;
-    return {o_proj(causal_means(hidden_states, past_len, (cache ? *cache : unused).sum)), {}};
+    return {o_proj(causal_means(hidden_states, inputs.past_len, (cache ? *cache : unused).sum)),
+            {}};
 }
 
 struct CausalMeanActivations {
@@ -53,14 +57,15 @@ struct CausalMeanActivations {
 };
 
 ForwardPass<CausalMeanActivations> attention_forward(const CausalMean& layer,
-                                                     const Tensor3& input, std::size_t past_len,
+                                                     const Tensor3& input,
+                                                     const CausalMean::Inputs& inputs,
                                                      Generator*) {
     Matrix sum = xt::zeros<Real>({0, 0});
-    const Tensor3 means = causal_means(input, past_len, sum);
+    const Tensor3 means = causal_means(input, inputs.past_len, sum);
     return {layer.o_proj(means), {means}};
 }
 
-Tensor3 attention_backward(const CausalMean& layer, std::size_t past_len,
+Tensor3 attention_backward(const CausalMean& layer, const CausalMean::Inputs& inputs,
                            const CausalMeanActivations& saved, const Tensor3& output_gradient,
                            CausalMean& gradient) {
     const Tensor3 means_gradient =
@@ -71,7 +76,7 @@ Tensor3 attention_backward(const CausalMean& layer, std::size_t past_len,
         for (std::size_t c = 0; c < width; ++c) {
             Real sum = 0;
             for (std::size_t t = seq_len; t-- > 0;) {
-                sum += means_gradient(b, t, c) / static_cast<Real>(past_len + t + 1);
+                sum += means_gradient(b, t, c) / static_cast<Real>(inputs.past_len + t + 1);
                 input_gradient(b, t, c) = sum;
             }
         }
