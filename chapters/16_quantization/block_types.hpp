@@ -1,5 +1,5 @@
 // Chapter 16, file 2 of 4: weights stored in blocks that share a scale: the quantized types of
-// GGUF files, byte for byte. dequantize_row (dtype.hpp) unpacks them.
+// GGUF files, byte for byte. dequantize_row (declared in dtype.hpp) unpacks them to floats.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
-// Chapter 16, kernels: the weights of interleaved blocks in vector registers, one row per lane.
-// Only integer_products.cpp includes this file.
+// Chapter 16, kernels: the weights of interleaved blocks as integers in vector registers, one
+// row per lane. Only integer_products.cpp includes this file. (block_types.cpp has
+// dequantize_row, which unpacks blocks to floats.)
 #pragma once
 
 #include "chapters/16_quantization/block_types.hpp"

@@ -1,3 +1,5 @@
+// To add a family, write a file such as starcoder2.cpp, declare its function in families.hpp,
+// and list it here: docs/contributing.md.
 #include "chapters/models/families/families.hpp"
 
 namespace llm::models {

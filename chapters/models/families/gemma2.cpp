@@ -1,5 +1,6 @@
 // Gemma 2: a Gemma with four norms in each block, windows in every second layer, and soft caps
-// of scores and logits. Source: Hugging Face, modeling_gemma2.py.
+// of scores and logits. gemma_settings.cpp has what all Gemmas change of Llama: build_gemma.
+// Source: Hugging Face, modeling_gemma2.py.
 #include "chapters/models/families/gemma_settings.hpp"
 
 namespace llm::models {
