@@ -1,6 +1,6 @@
 // Gemma: norms that multiply by 1 + w, embeddings multiplied by √C, heads of 256 features.
 // Source: Hugging Face, modeling_gemma.py.
-#include "chapters/models/families/gemma_settings.hpp"
+#include "chapters/models/families/gemma_common.hpp"
 
 namespace llm::models {
 namespace {

@@ -1,7 +1,7 @@
 // Gemma 2: a Gemma with four norms in each block, windows in every second layer, and soft caps
-// of scores and logits. gemma_settings.cpp has what all Gemmas change of Llama: build_gemma.
-// Source: Hugging Face, modeling_gemma2.py.
-#include "chapters/models/families/gemma_settings.hpp"
+// of scores and logits. What all Gemmas change of Llama is in gemma_common.cpp: build_gemma, and
+// the norm_offset of their layout. Source: Hugging Face, modeling_gemma2.py.
+#include "chapters/models/families/gemma_common.hpp"
 
 namespace llm::models {
 namespace {

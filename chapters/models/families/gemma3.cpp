@@ -1,6 +1,6 @@
 // Gemma 3 (text): Gemma 2 without soft caps and with a QK norm; every sixth layer sees all, the
 // others have a window and a theta of their own. Source: Hugging Face, modeling_gemma3.py.
-#include "chapters/models/families/gemma_settings.hpp"
+#include "chapters/models/families/gemma_common.hpp"
 
 namespace llm::models {
 namespace {

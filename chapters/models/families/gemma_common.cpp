@@ -1,4 +1,4 @@
-#include "chapters/models/families/gemma_settings.hpp"
+#include "chapters/models/families/gemma_common.hpp"
 
 #include <cmath>
 
