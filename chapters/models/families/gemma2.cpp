@@ -1,6 +1,6 @@
 // Gemma 2: a Gemma with four norms in each block, windows in every second layer, and soft caps
-// of scores and logits. What all Gemmas change of Llama is in gemma_common.cpp: build_gemma, and
-// the norm_offset of their layout. Source: Hugging Face, modeling_gemma2.py.
+// of scores and logits. What all Gemmas change of Llama is in gemma_common.cpp: build_gemma and
+// norm_offset. Source: Hugging Face, modeling_gemma2.py.
 #include "chapters/models/families/gemma_common.hpp"
 
 namespace llm::models {
