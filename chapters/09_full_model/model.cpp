@@ -1,5 +1,4 @@
-// The forward pass, a template, is in model.hpp, and the loop over the layers in
-// run_layers.hpp.
+// The forward pass is a template in model.hpp, the loop over the layers in run_layers.hpp.
 #include "chapters/09_full_model/model.hpp"
 
 #include <cmath>
