@@ -157,7 +157,7 @@ endfunction()
 add_custom_target(tests)
 add_custom_target(lesson_tests)  # of ./learn test: without models, apps and experiments
 function(add_test_of executable name)
-  add_test(NAME ${name} COMMAND ${executable} --duration=true)
+  add_test(NAME ${name} COMMAND ${executable})
   add_dependencies(tests ${executable})
   if(name MATCHES "^([0-9]|common|xtensor)")
     add_dependencies(lesson_tests ${executable})
@@ -192,7 +192,7 @@ if(MPI_CXX_FOUND)
                   SOURCES tests/common/communicator.cpp tests/support/mpi_ranks.cpp)
   add_dependencies(tests test_mpi)
   # As root, with more ranks than cores, of which none is bound to a core. Open MPI keeps memory of its own.
-  set(environment OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+  set(environment TEST_RESULTS= OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
                   OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1 ASAN_OPTIONS=detect_leaks=0)
   foreach(num_ranks 1 2 3 4)
     add_test(NAME mpi.${num_ranks} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${num_ranks} $<TARGET_FILE:test_mpi>)

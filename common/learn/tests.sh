@@ -1,55 +1,67 @@
-# Shell functions that run the tests, for ./learn. CTest runs executables, which print a line for each of their tests.
+# Shell functions that run the tests, for ./learn. CTest runs executables, whose tests write what became of them
+# to a file of the executable in build/test_results: see tests/support/main.cpp.
 # shellcheck shell=bash
 
-# Reads the output of ctest -V, in which the lines of an executable begin with its number. Shows which tests
-# failed, and how many of $1 passed. A crash ends an executable, so that its other tests do not run.
+# The lines of all these files that match a pattern.
+test_results() { cat build/test_results/* 2>/dev/null | grep -aE "$1" || true; }
+
+# The titles of the failed tests of an executable, whose name in CTest is $1. $2: how it ended.
+failed_tests() {
+    local file=build/test_results/test_${1//./_} name=${1%[._]in_double} last="" titles=""
+    if [[ -e $file ]]; then
+        titles=$(sed -nE "s/^failed: (.*), [^,]* s\$/    $name.\\1/p" "$file")
+        last=$(tail -n 1 "$file")
+    fi
+    [[ -z $titles ]] || printf '%s\n' "$titles"
+    if [[ $last == started:* ]]; then
+        printf '    %s (the program ended: %s)\n' "$name.${last#started: }" "$2"
+    elif [[ -z $titles ]]; then
+        printf '    %s (%s)\n' "$1" "$2"
+    fi
+}
+
+# Reads CTest's output. Shows what the executables with failed tests have printed, the titles of these tests, and
+# how many tests passed. $1: about how many there are.
 summarize_tests() {
-    local line="" part code number text name num_passed=0 num_failed=0 num_run total names=() failed=() fails=() others=() skipped=""
+    local LC_ALL=C line="" part code noise looked_at=$SECONDS failed="" file skipped passed total
+    noise='^$|^Test project |^ *Start +[0-9]+: |^ *[0-9]+/[0-9]+ +Test +#|^[0-9]+% tests passed|^[0-9]+ of [0-9]+ tests passed$'
+    noise+='|^The following tests |^Total Test time |^Errors while running CTest|^Output from these tests|^Use "--rerun-failed'
     begin_progress "running tests"
     while true; do
         code=0
         IFS= read -r -t 1 part || code=$?
         line+=$part
-        show_progress "$num_passed" "$1"
+        if [[ $SECONDS -ne $looked_at ]]; then
+            looked_at=$SECONDS
+            show_progress "$(test_results '^(passed|failed|skipped): ' | wc -l)" "$1"
+        fi
         [[ $code -le 128 ]] || continue # a second without a whole line
-        if [[ $line =~ ^\ *Start\ +([0-9]+):\ (.*)$ ]]; then
-            names[BASH_REMATCH[1]]=${BASH_REMATCH[2]%.in_double}
-        elif [[ $line =~ ^([0-9]+):\ (.*)$ ]]; then
-            number=${BASH_REMATCH[1]} text=${BASH_REMATCH[2]}
-            name=${names[number]}
-            if [[ $text =~ ^(passed|skipped),\ [0-9.]+\ s:\ (.*)$ ]]; then
-                fails[number]=false num_passed=$((num_passed + 1))
-                [[ ${BASH_REMATCH[1]} == passed ]] || skipped+="    $name.${BASH_REMATCH[2]}"$'\n'
-            elif [[ $text == "FAILED: "* ]]; then
-                fails[number]=true num_failed=$((num_failed + 1))
-                failed[number]+="    $name.${text#FAILED: }"$'\n'
-                end_progress
-                printf '\n%s\n' "$text"
-            elif ${fails[number]:-false} && [[ $text == "    "* ]]; then
-                printf '%s\n' "$text"
-            elif [[ ! $text =~ ^(Test\ (command|timeout)|Working\ Directory) ]]; then
-                others[number]+=$text$'\n'
-            fi
-        elif [[ $line =~ Test\ +#([0-9]+):.*\*\*\*([A-Za-z].*[a-z])\ +[0-9.]+\ sec && -z ${failed[BASH_REMATCH[1]]:-} ]]; then
-            number=${BASH_REMATCH[1]} num_failed=$((num_failed + 1))
-            failed[number]="    ${names[number]}: the program ended in one of its tests (${BASH_REMATCH[2]})"$'\n'
+        if [[ $line =~ ^[[:blank:]]+[0-9]+\ -\ ([^ ]+)\ \((.*)\)$ ]]; then # CTest's list at the end
+            failed+=$(failed_tests "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}")$'\n'
+        elif [[ ! $line =~ $noise ]]; then
             end_progress
-            printf '\n%s' "${others[number]:-}"
+            [[ $line != FAILED:* ]] || echo
+            printf '%s\n' "$line"
         fi
         line=""
         [[ $code -eq 0 ]] || break # the end
     done
     end_progress
-    num_run=$((num_passed + num_failed))
-    [[ $num_run -gt 0 ]] || fail "CTest ran no test"
-    [[ -z $skipped ]] || printf '\nThe following tests were skipped:\n%s' "$skipped"
-    if [[ $num_failed -gt 0 ]]; then
-        printf '\nThe following tests FAILED:\n'
-        printf '%s' "${failed[@]}"
-    fi
-    total=$(($1 > num_run ? $1 : num_run))
-    printf '\n%s of %s tests passed%s\n' "$num_passed" "$total" \
-        "$([[ $num_run -eq $total ]] || echo ", $((total - num_run)) did not run")"
+    for file in build/test_results/*; do # of a program that ended as if all were well
+        line=$(tail -n 1 "$file" 2>/dev/null || true)
+        [[ $line != started:* || $failed == *"${line#started: }"* ]] || failed+=$(failed_tests "${file##*/test_}" "exit code 0")$'\n'
+    done
+    total=$(test_results '^[0-9]+ tests$' | awk '{ sum += $1 } END { print sum + 0 }')
+    [[ $total -gt 0 ]] || fail "CTest ran no test"
+    passed=$(test_results '^(passed|skipped): ' | wc -l)
+    skipped=$(test_results '^skipped: ' | sed -E 's/^skipped: (.*), [^,]* s$/    \1/')
+    [[ -z $skipped ]] || printf '\nThe following tests were skipped:\n%s\n' "$skipped"
+    [[ -z $failed ]] || printf '\nThe following tests FAILED:\n%s' "$failed"
+    printf '\n%s of %s tests passed' "$passed" "$total"
+    total=$((total - $(test_results '^started: ' | wc -l)))
+    [[ $total -eq 0 ]] || printf ', %s did not run' "$total"
+    echo
+    [[ -z $failed && $total -eq 0 ]]
 }
 
 # The tests of all lessons, all tests, or those of a chapter, which can have a second executable, with lessons in
@@ -65,6 +77,8 @@ run_tests() {
         [[ ! "${files[*]}" =~ /(finite_differences|in_double) ]] || targets+=("test_${name}_in_double")
     fi
     build "${targets[@]}" || exit 1
-    ctest --preset default -V -R "$names" 2>&1 |
+    rm -rf build/test_results
+    mkdir build/test_results
+    TEST_RESULTS=$PWD/build/test_results ctest --preset default --timeout 300 -R "$names" 2>&1 |
         summarize_tests "$(cat "${files[@]}" 2>/dev/null | grep -c '^TEST_CASE')"
 }

@@ -273,6 +273,21 @@ def run(command, tree):
     return result.returncode, [line for line in lines if not line.startswith("building ")]
 
 
+def run_once(command, outputs, tree):
+    """The exit code and the lines of a command that the page may have run already. --only N is the step N of a whole run, as
+    tests/checks/programs/test_default_run.py checks."""
+    only = re.fullmatch(r"(\./learn \d+) --only ([1-9]\d*)", command)
+    if only:
+        status, lines = run_once(only[1], outputs, tree)
+        begins = [number for number, line in enumerate([*lines, "Figures:"]) if re.match(r"── \d+\. |Figures:", line)]
+        for begin, end in zip(begins, begins[1:]):
+            if lines[begin].startswith(f"── {only[2]}. "):
+                return status, "\n".join(["", *lines[begin:end]]).rstrip().split("\n")
+    if command not in outputs:
+        outputs[command] = run(command, tree)
+    return outputs[command]
+
+
 def check_console(page, tree):
     """Runs every command of a page in a copy of the tree."""
     outputs, changed = {}, None
@@ -280,9 +295,7 @@ def check_console(page, tree):
     check_written(page, tree)
 
     def output_of(command):
-        if command not in outputs:
-            outputs[command] = run(command, tree)
-        return "\n".join(outputs[command][1])
+        return "\n".join(run_once(command, outputs, tree)[1])
 
     check_sentences(page, output_of)
 
@@ -306,9 +319,7 @@ def check_console(page, tree):
         elif not language:
             for command in content:
                 skipped = command.startswith("conda ") or needs_what_is_not_here(command) or command in has_run
-                if not skipped and command not in outputs:
-                    outputs[command] = run(command, tree)
-                status, output = outputs.get(command, (0, []))
+                status, output = (0, []) if skipped else run_once(command, outputs, tree)
                 if status != 0:
                     complain(page, line, f"{command}: exit {status}: {output[-1]}")
     take_back()
@@ -339,9 +350,7 @@ def compare(page, line, content, before, outputs, tree):
         return
     if before == "<!-- volatile -->" and re.match(r"\./learn (experiment|bench)", command):
         return  # they take minutes; tests/checks/programs and .ci/run make a few steps of them
-    if command not in outputs:
-        outputs[command] = run(command, tree)
-    output = outputs[command][1]
+    output = run_once(command, outputs, tree)[1]
     check_names_step(page, line, content, output)
     if before != "<!-- volatile -->":
         expected = [re.sub(r"\s+<- .*", "", text).rstrip() for text in content[1:]]  # without remarks
