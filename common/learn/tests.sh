@@ -25,7 +25,7 @@ failed_tests() {
 summarize_tests() {
     local LC_ALL=C line="" part code noise looked_at=$SECONDS failed="" file skipped passed total
     noise='^$|^Test project |^ *Start +[0-9]+: |^ *[0-9]+/[0-9]+ +Test +#|^[0-9]+% tests passed|^[0-9]+ of [0-9]+ tests passed$'
-    noise+='|^The following tests |^Total Test time |^Errors while running CTest|^Output from these tests|^Use "--rerun-failed'
+    noise+='|^Label Time Summary|sec\*proc |^The following tests |^Total Test time |^Errors while running CTest|^Output from these tests|^Use "--rerun-failed'
     begin_progress "running tests"
     while true; do
         code=0

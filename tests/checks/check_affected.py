@@ -34,7 +34,8 @@ CASES = (
      ["maintainer.program.12_gradients", "sanitized.11_generation"]),
     ("docs/anatomy.md", ["maintainer.exercises.models"], ["maintainer.exercises.05_gqa"]),
     ("findings/new.sh", ["maintainer.shellcheck", "maintainer.tree", "browser.figures"], ["maintainer.page.05_gqa", "fuzzing"]),
-    ("common/tensors/tensor.hpp", ["maintainer.program.01_masking", "sanitized.serve", "maintainer.simd.x86-64-v3"], []),
+    ("common/tensors/tensor.hpp", ["maintainer.program.01_masking", "sanitized.serve"], ["maintainer.simd.x86-64-v3"]),
+    ("common/tensors/matrix_view.hpp", ["maintainer.program.15_fast", "sanitized.serve", "maintainer.simd.x86-64-v3"], []),
     ("learn", ..., []), ("common/cmake/settings.cmake", ..., []), ("assets/king_james/model.safetensors", ..., []),
     ("tests/checks/check_docs.py", ..., []), ("chapters/05_gqa/not_known.cpp", ..., []))
 

@@ -104,7 +104,11 @@ def write_build(folder, seconds):
         work() {{
             printf '@1/8 a\\n'
             sleep {seconds}
-            printf '@2/8 b\\nan error\\n@6/8 c\\nthe end'
+            printf '@2/8 b\\nan error\\n'
+            sleep 2 # the line is updated once per second
+            printf '@6/8 c\\n'
+            sleep 2
+            printf 'the end'
         }}
         begin_progress building; work | follow_progress {folder}/errors.txt
         echo done in $((SECONDS - progress_started)) s""")
