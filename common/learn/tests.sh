@@ -20,12 +20,33 @@ failed_tests() {
     fi
 }
 
-# Reads CTest's output. Shows what the executables with failed tests have printed, the titles of these tests, and
-# how many tests passed. $1: about how many there are.
+# Shows which tests failed (the lines $1, and of programs that ended as if all were well), and how many passed.
+report_tests() {
+    local failed=$1 file last total passed skipped
+    for file in build/test_results/*; do
+        last=$(tail -n 1 "$file" 2>/dev/null || true)
+        [[ $last != started:* || $failed == *"${last#started: }"* ]] || failed+=$(failed_tests "${file##*/test_}" "exit code 0")$'\n'
+    done
+    total=$(test_results '^[0-9]+ tests$' | awk '{ sum += $1 } END { print sum + 0 }')
+    [[ $total -gt 0 ]] || fail "CTest ran no test"
+    passed=$(test_results '^(passed|skipped): ' | wc -l)
+    skipped=$(test_results '^skipped: ' | sed -E 's/^skipped: (.*), [^,]* s$/    \1/')
+    [[ -z $skipped ]] || printf '\nThe following tests were skipped:\n%s\n' "$skipped"
+    [[ -z $failed ]] || printf '\nThe following tests FAILED:\n%s' "$failed"
+    printf '\n%s of %s tests passed' "$passed" "$total"
+    total=$((total - $(test_results '^started: ' | wc -l)))
+    [[ $total -eq 0 ]] || printf ', %s did not run' "$total"
+    echo
+    [[ -z $failed && $total -eq 0 ]]
+}
+
+# Reads CTest's output. Shows what the executables with failed tests have printed, then the report. $1: about how
+# many tests there are.
 summarize_tests() {
-    local LC_ALL=C line="" part code noise looked_at=$SECONDS failed="" file skipped passed total
+    local LC_ALL=C line="" part code noise looked_at=$SECONDS failed=""
     noise='^$|^Test project |^ *Start +[0-9]+: |^ *[0-9]+/[0-9]+ +Test +#|^[0-9]+% tests passed|^[0-9]+ of [0-9]+ tests passed$'
-    noise+='|^Label Time Summary|sec\*proc |^The following tests |^Total Test time |^Errors while running CTest|^Output from these tests|^Use "--rerun-failed'
+    noise+='|^The following tests |^Total Test time |^Errors while running CTest|^Output from these tests|^Use "--rerun-failed'
+    noise+='|^Label Time Summary|sec\*proc '
     begin_progress "running tests"
     while true; do
         code=0
@@ -47,21 +68,7 @@ summarize_tests() {
         [[ $code -eq 0 ]] || break # the end
     done
     end_progress
-    for file in build/test_results/*; do # of a program that ended as if all were well
-        line=$(tail -n 1 "$file" 2>/dev/null || true)
-        [[ $line != started:* || $failed == *"${line#started: }"* ]] || failed+=$(failed_tests "${file##*/test_}" "exit code 0")$'\n'
-    done
-    total=$(test_results '^[0-9]+ tests$' | awk '{ sum += $1 } END { print sum + 0 }')
-    [[ $total -gt 0 ]] || fail "CTest ran no test"
-    passed=$(test_results '^(passed|skipped): ' | wc -l)
-    skipped=$(test_results '^skipped: ' | sed -E 's/^skipped: (.*), [^,]* s$/    \1/')
-    [[ -z $skipped ]] || printf '\nThe following tests were skipped:\n%s\n' "$skipped"
-    [[ -z $failed ]] || printf '\nThe following tests FAILED:\n%s' "$failed"
-    printf '\n%s of %s tests passed' "$passed" "$total"
-    total=$((total - $(test_results '^started: ' | wc -l)))
-    [[ $total -eq 0 ]] || printf ', %s did not run' "$total"
-    echo
-    [[ -z $failed && $total -eq 0 ]]
+    report_tests "$failed"
 }
 
 # The tests of all lessons, all tests, or those of a chapter, which can have a second executable, with lessons in
