@@ -305,6 +305,30 @@ TEST_CASE("an untied head has a matrix of its own, a tied head uses embed_tokens
     CHECK_FALSE(difference(untied, copied, 0.1).empty());
 }
 
+TEST_CASE("logits_scaling divides the logits") {
+    Generator generator(1);
+    Model model = make_model(small_config(), generator);
+    const Tensor3 logits = model(small_ids);
+    model.logits_scaling = 8;
+    CHECK_CLOSE(model(small_ids), Tensor3(logits / Real(8)), 1e-6);
+}
+
+TEST_CASE("learned positions: row t for token t, and those after the cache with one") {
+    Generator generator(1);
+    Model model = make_model(small_config(), generator);
+    model.embed_positions = counting({6, 16}) / Real(50);
+    const Tensor3 embeddings =
+        model.forward(small_ids, {.output_hidden_states = true}).hidden_states.front();
+    for (const auto& [b, t, c] : every_index(2, 5, 16))
+        CHECK(embeddings(b, t, c) == doctest::Approx(model.embed_tokens(small_ids(b, t), c) +
+                                                     (*model.embed_positions)(t, c)));
+    KVCache cache = make_cache(model, 5);
+    const Tensor3 logits = model(small_ids);
+    model.forward(tokens(small_ids, 0, 2), {.cache = &cache});
+    CHECK_CLOSE(model.forward(tokens(small_ids, 2, 5), {.cache = &cache}).logits,
+                tokens(logits, 2, 5), 1e-5);
+}
+
 TEST_CASE("init_normal initializes every matrix again, with the given standard deviation") {
     Config config = small_config();
     config.tie_word_embeddings = false;

@@ -375,6 +375,20 @@ TEST_CASE("last_logits: those of the last position of the first sequence") {
     const ModelOutput output{counting({2, 3, 4}), {}, {}};
     CHECK_CLOSE(last_logits(output), (Vector{8, 9, 10, 11}), 0);
     CHECK_THROWS_AS(last_logits({xt::zeros<Real>({1, 0, 4}), {}, {}}), ValueError);
+    CHECK_THROWS_AS(last_logits({xt::zeros<Real>({0, 3, 4}), {}, {}}), ValueError);
+}
+
+TEST_CASE("crop of a cached sequence keeps so many tokens, one of them, too, or none") {
+    const Model model = checkpoint("qwen3");
+    ModelSequence<Model> sequence(model, 8);
+    sequence.append(std::vector<Id>{3, 16, 0});
+    CHECK(sequence.crop(3) == 3);
+    CHECK(sequence.crop(1) == 1);
+    CHECK(sequence.cache.seq_len == 1);
+    CHECK_CLOSE(sequence.append(std::vector<Id>{16, 0}),
+                last_logits(model.forward(one_sequence(std::vector<Id>{3, 16, 0}), {})), 1e-5);
+    CHECK(sequence.crop(0) == 0);
+    CHECK(sequence.cache.seq_len == 0);
 }
 
 TEST_CASE("a forward pass that throws leaves the cache unchanged") {
