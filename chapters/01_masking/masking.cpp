@@ -12,7 +12,7 @@ IdMatrix position_ids(std::size_t batch_size, std::size_t seq_len) {
     return xt::repeat(reshape(one_row, {1, seq_len}), batch_size, 0);   // (B, T)
 }
 
-// The masks are added to the scores in 05_gqa/attention.cpp: attention.
+// The function attention in 05_gqa/attention.cpp adds the masks to the scores.
 Matrix causal_mask(std::size_t query_len, std::size_t kv_len) {
     require(query_len <= kv_len, "causal_mask: {} queries cannot be the last of {} positions",
             query_len, kv_len);

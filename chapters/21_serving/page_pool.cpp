@@ -11,7 +11,7 @@ PagePool::PagePool(std::size_t num_pages, std::size_t page_size)
     for (PageId page = 0; page < num_pages; ++page) allocate_last(page);
 }
 
-// Called by the scheduler for each sequence: allocate_pages, in scheduler.cpp.
+// The scheduler calls it for a sequence that needs a page: allocate_pages in scheduler.cpp.
 std::optional<PageId> PagePool::allocate() {
     if (unused_.empty()) return std::nullopt;
     const PageId page = unused_.begin()->second;

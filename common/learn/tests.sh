@@ -20,7 +20,7 @@ failed_tests() {
     fi
 }
 
-# Shows which tests failed (the lines $1, and of programs that ended as if all were well), and how many passed.
+# Shows which tests failed (the lines $1, and those in which a program ended with exit code 0), and how many passed.
 report_tests() {
     local failed=$1 file last total passed skipped
     for file in build/test_results/*; do

@@ -1,5 +1,5 @@
-// Views of matrices in memory that others own. Without xtensor, so that SIMD kernels, which
-// cannot use the precompiled header, compile quickly.
+// Views of matrices. This header does not include xtensor, so that SIMD kernels, which cannot
+// use the precompiled header, compile quickly.
 #pragma once
 
 #include <cstddef>

@@ -274,10 +274,10 @@ def run(command, tree):
 
 
 def run_once(command, outputs, tree):
-    """The exit code and the lines of a command that the page may have run already. --only N is the step N of a whole run, as
-    tests/checks/programs/test_default_run.py checks."""
+    """The exit code and the lines of a command that the page may have run already. After the first --only has run, another one
+    takes its step from a run without the option."""
     only = re.fullmatch(r"(\./learn \d+) --only ([1-9]\d*)", command)
-    if only:
+    if only and command not in outputs and any(" --only " in other for other in outputs):
         status, lines = run_once(only[1], outputs, tree)
         begins = [number for number, line in enumerate([*lines, "Figures:"]) if re.match(r"── \d+\. |Figures:", line)]
         for begin, end in zip(begins, begins[1:]):

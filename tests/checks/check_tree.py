@@ -114,12 +114,15 @@ def names_differ_by_more_than_an_s():
 
 
 def every_test_runs(build):
-    """doctest counts the tests that stand in the files, and CTest runs each executable."""
+    """doctest counts the tests that are in the files, its --test-case can select each, and CTest runs each executable."""
     titles = {}  # of each executable
     for file in test_files():
         # A long title is several literals, one a line.
         literals = re.findall(r'TEST_CASE\(((?:\s*"(?:[^"\\]|\\.)*")+)\)', file.read_text())
         titles[executable(file)] = titles.get(executable(file), 0) + len(literals)
+        for title in literals:
+            if re.search(r"[;*\[\]\\]", "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', title))):
+                complain(file, f"a title that --test-case cannot select: {title.strip()}")
     for name, total in titles.items():
         count = subprocess.run([build / name, "--count"], check=True, stdout=subprocess.PIPE, text=True).stdout
         if f"filters: {total}\n" not in count:

@@ -378,7 +378,7 @@ TEST_CASE("last_logits: those of the last position of the first sequence") {
     CHECK_THROWS_AS(last_logits({xt::zeros<Real>({0, 3, 4}), {}, {}}), ValueError);
 }
 
-TEST_CASE("crop of a cached sequence keeps so many tokens, one of them, too, or none") {
+TEST_CASE("crop keeps the first tokens of a cached sequence: all, one, or none") {
     const Model model = checkpoint("qwen3");
     ModelSequence<Model> sequence(model, 8);
     sequence.append(std::vector<Id>{3, 16, 0});
