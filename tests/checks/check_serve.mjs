@@ -4,7 +4,7 @@
 import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { sleep } from '../support/serve_process.mjs'
-import { ask, check, exit, failure, long, metric, model, OpenAI, pagesFree, raw, start, until } from '../support/serve_checks.mjs'
+import { ask, check, exit, failure, long, metric, model, noWait, OpenAI, pagesFree, raw, start, until } from '../support/serve_checks.mjs'
 
 async function conversation({ client, url }) {
   check('models are listed', (await client.models.list()).data[0].id === model)
@@ -155,8 +155,8 @@ async function clientsThatGoAway() {
   async function checkAbort(title, abort) {
     const before = await generated()
     await abort(before)
-    const free = await pagesFree(server), tokens = await generated() - before
-    check(`${title} frees its pages`, free < 500 && tokens > 0 && tokens < all / 2, `${free} ms, ${tokens} of ${all} tokens`)
+    const isFree = await pagesFree(server), tokens = await generated() - before
+    check(`${title} frees its pages`, isFree && tokens > 0 && tokens < all / 2, `${tokens} of ${all} tokens`)
   }
   const controllers = [new AbortController(), new AbortController()]
   await checkAbort('an abort of a stream', async () => {
@@ -228,7 +228,7 @@ async function signals() {
     await idle
     const time = Math.round(performance.now() - began)
     if (seconds) check('Ctrl-C lets answers finish', results.every(result => result === 'accepted') && code === 0 && time < 31_000 && server.log.includes('0 were canceled'), `${time} ms`)
-    else check('Ctrl-C cancels what has no time', results.includes('503') && code === 0 && time < 2000 && /Stopping: \d+ sequences/.test(server.log), `${time} ms: ${results}`)
+    else check('Ctrl-C cancels what has no time', results.includes('503') && code === 0 && time < noWait && /Stopping: \d+ sequences/.test(server.log), `${time} ms: ${results}`)
   }
 }
 
@@ -240,7 +240,7 @@ await clientsThatGoAway()
 await manyClients(server)
 await limits()
 await signals()
-check('the server still runs, and holds no page', await pagesFree(server) < 1000)
+check('the server still runs, and holds no page', await pagesFree(server))
 server.child.kill('SIGINT')
 check('Ctrl-C ends an idle server', await server.ended === 0)
 exit()

@@ -36,15 +36,18 @@ export async function until(condition) {
     await sleep(1)
   }
 }
-// Waits until no page is used; returns how long that took.
+// Waits until no page is used, for 5 seconds at most; returns whether that is so.
 export async function pagesFree(server) {
   const began = performance.now()
   while (performance.now() - began < 5000) {
-    if (await metric(server, 'llm_pages_used') === 0 && await metric(server, 'llm_requests_running') === 0) return Math.round(performance.now() - began)
+    if (await metric(server, 'llm_pages_used') === 0 && await metric(server, 'llm_requests_running') === 0) return true
     await sleep(5)
   }
-  return Infinity
+  return false
 }
+// The server waits 5 s for the bytes of a client (http_server.hpp). What took less than half of that,
+// in milliseconds, has not waited for one that is silent.
+export const noWait = 2500
 
 export const model = 'wordnet_answers'
 export const ask = (content, more = {}) => ({ model, messages: [{ role: 'user', content }], temperature: 0, ...more })

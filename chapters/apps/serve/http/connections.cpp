@@ -53,14 +53,14 @@ short poll_events(int socket, short events, int milliseconds = 0) {
     return client.revents;
 }
 
-// Has the server read all that the client has sent, and has nothing come for 100 ms?
+// Has the server read all that the client has sent, and has nothing come for 850 ms?
 bool is_silent(int socket) {
     int num_unread = 0;
     tcp_info info{};
     socklen_t size = sizeof info;
     return ::ioctl(socket, FIONREAD, &num_unread) == 0 && num_unread == 0 &&
            ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-           info.tcpi_last_data_recv >= 100;
+           info.tcpi_last_data_recv >= 850;
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ class ConnectionPool {
     // The request has arrived as a whole: make_room leaves its connection alone.
     void keep(const ClientConnection& client);
 
-    // If connections wait for a thread, ends those whose clients have been silent for 250 ms
+    // If connections wait for a thread, ends those whose clients have been silent for a second
     // without having sent a whole request. To be called every few milliseconds, by one thread.
     void make_room();
 
