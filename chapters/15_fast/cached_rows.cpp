@@ -37,14 +37,20 @@ CachedRows CachedRows::adjacent(std::size_t begin, std::size_t count) const {
 
 ConstMatrixView CachedRows::read(std::size_t begin, std::size_t count,
                                  std::span<Real> workspace) const {
-    const std::size_t first = stored_row(begin);
-    if (!is_float16_) return float32_.rows(first, count);
-    const std::size_t width = float16_.num_columns;
+    if (!is_float16_ && count <= num_adjacent(begin))
+        return float32_.rows(stored_row(begin), count);
+    const std::size_t width = num_columns();
     require(workspace.size() >= count * width,
             "cache: a workspace of {} floats is too small for ({}, {})", workspace.size(),
             count, width);
-    for (std::size_t n = 0; n < count; ++n)
-        to_float(float16_[first + n], workspace.subspan(n * width, width));
+    for (std::size_t n = 0; n < count; ++n) {
+        const std::span<Real> row = workspace.subspan(n * width, width);
+        const std::size_t stored = stored_row(begin + n);
+        if (is_float16_)
+            to_float(float16_[stored], row);
+        else
+            std::ranges::copy(float32_[stored], row.begin());
+    }
     return {workspace.data(), count, width, width};
 }
 

@@ -28,11 +28,10 @@ class CachedRows {
     // pages[n / page_size] * page_size + n % page_size of this view. It refers to the pages.
     CachedRows paged(std::span<const std::size_t> pages, std::size_t page_size,
                      std::size_t count) const;
-    // How many rows from this one on are adjacent in memory.
-    std::size_t num_adjacent(std::size_t row) const;
 
-    // Adjacent rows as floats: a view of the cache or, if it is float16, of the workspace, into
-    // which they are converted. Throws ValueError if the workspace is smaller than (count, D).
+    // Rows as floats: a view of the cache or, if it is float16 or they are in several pages, of
+    // the workspace, into which they are copied. Throws ValueError if the workspace is smaller
+    // than (count, D).
     ConstMatrixView read(std::size_t begin, std::size_t count, std::span<Real> workspace) const;
 
     // The products of kernels/simd.hpp. float16 is converted in registers. Sizes are not
@@ -47,6 +46,8 @@ class CachedRows {
         return is_float16_ ? float16_.num_rows : float32_.num_rows;
     }
     std::size_t stored_row(std::size_t row) const;
+    // How many rows from this one on are adjacent in memory.
+    std::size_t num_adjacent(std::size_t row) const;
     CachedRows adjacent(std::size_t begin, std::size_t count) const;
 
     ConstMatrixView float32_;

@@ -32,7 +32,7 @@ void flash_attention_of_tile(ConstMatrixView queries, const CachedRows& keys,
         std::min(keys.num_rows(), first_position + queries.num_rows + window.right);
     for (std::size_t begin = first_key(first_position), size = 0; begin < kv_len;
          begin += size) {
-        size = std::min({tile_size, kv_len - begin, keys.num_adjacent(begin)});
+        size = std::min(tile_size, kv_len - begin);
         const MatrixView scores{memory.data(), queries.num_rows, size, size};  // (T, size)
         matmul_transposed(queries, keys.read(begin, size, workspace), scores);
 

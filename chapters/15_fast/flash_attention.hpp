@@ -34,15 +34,15 @@ struct WindowSize {
 // Attention of one head, as in chapter 05, tile by tile. The queries are at positions
 // first_position, first_position + 1, ...; each attends to the keys in its window, by default
 // from position 0 to its own.
-// Tiles that are fully masked are not computed. float16 keys and values are converted to float
-// tile by tile, in the workspace. Throws ValueError if the shapes do not match.
-// Source: "FlashAttention-2" (Dao, 2023), algorithm 1.
+// Tiles that are fully masked are not computed. Keys and values that are float16 or in pages
+// are copied to the workspace as floats, tile by tile. Throws ValueError if the shapes do not
+// match. Source: "FlashAttention-2" (Dao, 2023), algorithm 1.
 void flash_attention(ConstMatrixView queries,         // (T, D)
                      const CachedRows& keys,          // (S, D)
                      const CachedRows& values,        // (S, D)
                      std::size_t first_position,      // S - T for the last T positions
                      MatrixView context,              // (T, D)
-                     std::span<Real> workspace = {},  // (tile_size * D) for float16
+                     std::span<Real> workspace = {},  // (tile_size * D)
                      WindowSize window = {});
 
 // The same for a single query that attends to all keys, as in a decode step. Throws ValueError

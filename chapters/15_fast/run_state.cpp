@@ -73,7 +73,7 @@ KVMemory make_kv_memory(const Config& config, std::size_t num_slots, DType cache
     return memory;
 }
 
-Workspace make_workspace(const Config& config, std::size_t num_positions, DType cache_dtype) {
+Workspace make_workspace(const Config& config, std::size_t num_positions) {
     require(num_positions > 0 && num_positions <= config.max_position_embeddings,
             "fast model: a run state for {} tokens, but max_position_embeddings is {}",
             num_positions, config.max_position_embeddings);
@@ -82,13 +82,13 @@ Workspace make_workspace(const Config& config, std::size_t num_positions, DType 
     workspace.workspaces.resize(num_threads());
     for (Workspace::ThreadWorkspace& of_thread : workspace.workspaces) {
         of_thread.scores.resize(num_positions);
-        if (cache_dtype == DType::float16) of_thread.floats.resize(tile_size * config.head_dim);
+        of_thread.floats.resize(tile_size * config.head_dim);
     }
     return workspace;
 }
 
 RunState make_run_state(const FastModel& model, std::size_t num_positions, DType cache_dtype) {
-    Workspace workspace = make_workspace(model.config, num_positions, cache_dtype);
+    Workspace workspace = make_workspace(model.config, num_positions);
     return {make_kv_memory(model.config, num_positions, cache_dtype), std::move(workspace)};
 }
 

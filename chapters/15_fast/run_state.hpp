@@ -54,7 +54,7 @@ struct Workspace {
         Matrix gate_up;              // (N, 2F)
         MatmulWorkspace matmul;      // of matrix products
         AlignedVector<Real> scores;  // (P), of one query
-        AlignedVector<Real> floats;  // (tile_size * D), of a float16 cache
+        AlignedVector<Real> floats;  // (tile_size * D), of keys or values
     };
 
     RotaryTable rotary_table;        // (P, D/2)
@@ -81,8 +81,7 @@ RunState make_run_state(const FastModel& model, std::size_t num_positions,  // P
                         DType cache_dtype = DType::float32);
 KVMemory make_kv_memory(const Config& config, std::size_t num_slots,  // P
                         DType cache_dtype = DType::float32);
-Workspace make_workspace(const Config& config, std::size_t num_positions,  // P
-                         DType cache_dtype = DType::float32);
+Workspace make_workspace(const Config& config, std::size_t num_positions);  // P
 
 // Returns a view of the first num_rows rows of a workspace. Reallocates the workspace if it has
 // fewer rows or another number of columns.

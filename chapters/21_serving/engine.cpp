@@ -9,8 +9,7 @@ Engine::Engine(const FastModel& model, const EngineConfig& config)
       scheduler_(make_scheduler(config.scheduler, config.num_pages, config.page_size)),
       memory_(make_kv_memory(model.config, config.num_pages * config.page_size,
                              config.cache_dtype)),
-      workspace_(make_workspace(model.config, model.config.max_position_embeddings,
-                                config.cache_dtype)) {}
+      workspace_(make_workspace(model.config, model.config.max_position_embeddings)) {}
 
 std::size_t Engine::submit(GenerationRequest request) {
     require(!request.config.context_shift, "serving: the context cannot be shifted");

@@ -38,7 +38,7 @@ double largest_difference_of_steps(const FastModel& model,
                                    DType cache_dtype = DType::float32) {
     std::vector<Sequence> sequences = three_sequences();
     KVMemory memory = make_kv_memory(model.config, 30 * page_size, cache_dtype);
-    Workspace workspace = make_workspace(model.config, 40, cache_dtype);
+    Workspace workspace = make_workspace(model.config, 40);
     std::vector<RunState> alone;
     for (const Sequence& sequence : sequences)
         alone.push_back(make_run_state(model, sequence.ids.size(), cache_dtype));
@@ -95,7 +95,7 @@ TEST_CASE("scattered pages give the logits of one page") {
         const FastModel fast = make_fast_model(model_named("GQA"), DType::bfloat16);
         const Sequence sequence = three_sequences()[2];
         KVMemory memory = make_kv_memory(fast.config, 30 * page_size, cache_dtype);
-        Workspace workspace = make_workspace(fast.config, 40, cache_dtype);
+        Workspace workspace = make_workspace(fast.config, 40);
         RunState state = make_run_state(fast, 40, cache_dtype);
         for (const std::size_t count : {5u, 1u, 16u, 1u, 2u, 1u}) {
             const std::span<const Id> new_ids =

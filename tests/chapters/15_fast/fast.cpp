@@ -456,7 +456,8 @@ TEST_CASE("memory grows linearly with the sequence length") {
         // the cache and 10 of the table, and in one of the thread workspaces 70 and 260. A
         // matrix of (T, T) for a single head would exceed the limit.
         const std::size_t per_token = 70 + 100 + 60 + 80 + 10 + 70 + 260;
-        const std::size_t per_thread = 64 * 130 + T + 330;  // dequantized rows, scores
+        // Dequantized rows, a tile of keys or values, scores.
+        const std::size_t per_thread = 64 * 130 + 64 * 10 + T + 330;
         const std::size_t limit = T * per_token + num_threads() * per_thread + 131;
         CHECK(state.nbytes() > 4 * T * (70 + 100 + 60 + 80));
         CHECK(state.nbytes() <= 4 * limit);
