@@ -12,6 +12,7 @@
 
 #include "common/parallel/ranks_in_turn.hpp"
 #include "common/parallel/shared_memory_rank.hpp"
+#include "common/system/parallel.hpp"
 #include "common/tensors/shape.hpp"
 
 namespace llm {
@@ -215,6 +216,7 @@ void run_ranks(std::size_t num_ranks, const std::function<void(Communicator&)>& 
         }
         ranks.end(rank, error);
     };
+    if (num_ranks > 1) require_blas_of_threads();
     std::vector<std::thread> threads;
     for (std::size_t rank = 1; rank < num_ranks; ++rank) threads.emplace_back(run, rank);
     run(0);

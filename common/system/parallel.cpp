@@ -13,6 +13,7 @@
 // Defined by OpenBLAS, not by other BLAS libraries.
 extern "C" void openblas_set_num_threads(int count) __attribute__((weak));
 extern "C" int openblas_get_num_threads() __attribute__((weak));
+extern "C" int openblas_get_parallel() __attribute__((weak));  // 0: the serial build
 
 namespace llm {
 namespace {
@@ -111,6 +112,7 @@ class ThreadPool {
  public:
     ThreadPool() {
         pool_has_started = true;
+        if (num_threads() > 1) require_blas_of_threads();
         for (std::size_t thread = 1; thread < num_threads(); ++thread) try {
                 workers_.emplace_back([this, thread] { serve(thread); });
             } catch (const std::system_error&) {  // the system allows no more threads
@@ -177,6 +179,14 @@ void set_num_threads(std::size_t count) {
     if (pool_has_started) throw std::logic_error("set_num_threads: the threads have started");
     thread_count() = std::max<std::size_t>(1, count);
     if (openblas_set_num_threads) openblas_set_num_threads(static_cast<int>(thread_count()));
+}
+
+void require_blas_of_threads() {
+    if (openblas_get_parallel && openblas_get_parallel() == 0)
+        throw std::runtime_error(
+            "this OpenBLAS is the serial build, whose products are wrong when two threads "
+            "compute at the same time; install the one with threads (in Debian: apt-get "
+            "install libopenblas-pthread-dev)");
 }
 
 void parallel_for(std::size_t count, LoopBody body,
