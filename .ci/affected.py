@@ -122,6 +122,8 @@ def is_affected(check, files, inputs):
         targets = {name} | ALSO_RUNS.get(name, set())
     elif kind == "exercises" and f"exercise_{name}" in inputs.executables:
         targets = {f"exercise_{name}", f"solution_{name}"}
+    elif kind == "avx2":
+        targets = {"test_common", "test_06_swiglu", "test_15_fast", "test_16_quantization", "test_models"}
     elif kind == "page":
         targets = targets_of_page(ROOT / page, inputs.executables)
         if targets is None or (pages and "ask" in targets):  # it searches the pages

@@ -37,6 +37,12 @@ foreach(page README.md ${pages} docs/walk_through.md docs/anatomy.md docs/train.
   math(EXPR copy "3 - ${copy}")
 endforeach()
 
+# The kernels of a processor with AVX2 alone, where this one has more.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  maintainer_test(avx2 tests/checks/check_avx2.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(maintainer.avx2 PROPERTIES SKIP_RETURN_CODE 77 COST 500 TIMEOUT 900)
+endif()
+
 # The real llama.cpp reads what chapter 16 exports, where it is installed (docs/performance.md).
 find_program(NODE node)
 if(NODE)
@@ -69,4 +75,5 @@ foreach(part programs pages chat figures)
 endforeach()
 
 maintainer_test(format sh -c "git ls-files '*.?pp' | xargs clang-format --dry-run -Werror")
-maintainer_test(shellcheck shellcheck -x learn common/learn/progress.sh .ci/run common/cmake/ccache.sh common/web/fetch_sources.sh common/web/site.sh tests/checks/fuzz.sh tests/checks/check_httplib.sh)
+maintainer_test(shellcheck shellcheck -x learn common/learn/progress.sh .ci/run common/cmake/ccache.sh common/web/fetch_sources.sh common/web/site.sh tests/checks/fuzz.sh tests/checks/check_httplib.sh
+                           tests/checks/check_avx2.sh)
