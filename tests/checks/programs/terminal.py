@@ -73,8 +73,9 @@ def seconds_of(usage):
 
 
 def expect_interrupt(command, moment, folder):
-    """Ctrl-C ends the program within 2 seconds of processor time (which passes more slowly on a
-    busy machine), whatever it is doing; what was trained is saved."""
+    """Ctrl-C ends the program within 3 seconds of processor time, whatever it is doing; what was
+    trained is saved. (The longest step of a training takes 1 second, on two cores together. What
+    else runs on the machine changes wall-clock time more.)"""
     shutil.rmtree(folder, ignore_errors=True)
     others = seconds_of(resource.getrusage(resource.RUSAGE_CHILDREN))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -90,7 +91,7 @@ def expect_interrupt(command, moment, folder):
         output = process.communicate()[0]
         limit.cancel()
     seconds = seconds_of(resource.getrusage(resource.RUSAGE_CHILDREN)) - others - before
-    assert line and seconds <= 2 and process.returncode in (0, 2, -signal.SIGINT), \
+    assert line and seconds <= 3 and process.returncode in (0, 2, -signal.SIGINT), \
         f"exit {process.returncode}, {seconds:.1f} s after Ctrl-C at {moment}: {output[-300:]}"
     saved = (folder / "run.safetensors").exists()
     assert not moment.startswith("step") or (saved and "Stopped and saved" in output), \
