@@ -216,7 +216,7 @@ void run_ranks(std::size_t num_ranks, const std::function<void(Communicator&)>& 
         }
         ranks.end(rank, error);
     };
-    if (num_ranks > 1) require_blas_of_threads();
+    if (num_ranks > 1) require_thread_safe_blas();
     std::vector<std::thread> threads;
     for (std::size_t rank = 1; rank < num_ranks; ++rank) threads.emplace_back(run, rank);
     run(0);

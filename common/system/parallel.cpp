@@ -112,7 +112,7 @@ class ThreadPool {
  public:
     ThreadPool() {
         pool_has_started = true;
-        if (num_threads() > 1) require_blas_of_threads();
+        if (num_threads() > 1) require_thread_safe_blas();
         for (std::size_t thread = 1; thread < num_threads(); ++thread) try {
                 workers_.emplace_back([this, thread] { serve(thread); });
             } catch (const std::system_error&) {  // the system allows no more threads
@@ -181,12 +181,12 @@ void set_num_threads(std::size_t count) {
     if (openblas_set_num_threads) openblas_set_num_threads(static_cast<int>(thread_count()));
 }
 
-void require_blas_of_threads() {
+void require_thread_safe_blas() {
     if (openblas_get_parallel && openblas_get_parallel() == 0)
         throw std::runtime_error(
-            "this OpenBLAS is the serial build, whose products are wrong when two threads "
-            "compute at the same time; install the one with threads (in Debian: apt-get "
-            "install libopenblas-pthread-dev)");
+            "this OpenBLAS is the serial build, which is not thread-safe: products that two "
+            "threads compute at the same time are wrong; install the build with threads (in "
+            "Debian: apt-get install libopenblas-pthread-dev)");
 }
 
 void parallel_for(std::size_t count, LoopBody body,

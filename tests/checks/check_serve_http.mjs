@@ -3,7 +3,7 @@
 import { spawnSync } from 'node:child_process'
 import { connect } from 'node:net'
 import { sleep } from '../support/serve_process.mjs'
-import { ask, check, exit, failure, long, metric, model, noWait, pagesFree, post, program, raw, start, until } from '../support/serve_checks.mjs'
+import { ask, check, checkAbort, exit, failure, long, metric, model, pagesFree, post, program, raw, start } from '../support/serve_checks.mjs'
 
 // The bytes of a request. A header that is undefined is left out, an array is sent several times.
 function http(line, headers = {}, body = '') {
@@ -111,7 +111,7 @@ async function lengths(server) {
     ['the largest body', postJson({}, completion().padEnd(2 ** 20)), 200]])
   const began = performance.now()
   await raw(server, head(2_000_000), 100, null)
-  check('413 comes at once', performance.now() - began < noWait, `${Math.round(performance.now() - began)} ms`)
+  check('413 comes at once', performance.now() - began < 1000, `${Math.round(performance.now() - began)} ms`)
   check('413 of the client', await failure(server.client.chat.completions.create(ask('x'.repeat(2_000_000)))) === '413')
   for (const [length, wanted] of [[2_000_000, 413], [completion().length, 200]]) {
     const answer = raw(server, http('POST /v1/completions', { 'Content-Length': length, Expect: '100-continue' }), 300, length < 1000 ? completion() : null)
@@ -167,17 +167,18 @@ async function oldClients(server) {
   }
 }
 
-// Clients that close both sides, while a long answer is generated. Its tokens are counted without an abort first.
+// Clients that close both sides, while a long answer is generated. Its tokens are counted without an
+// abort first.
 async function abortedClients() {
   const server = await start('--max-sequences', '1')
-  const { usage: { completion_tokens: all } } = await server.client.completions.create(long({ seed: 7 }))
+  const request = long({ seed: 7 })
+  const { usage: { completion_tokens: all } } = await server.client.completions.create(request)
   for (const [title, headers, stream] of [['a whole answer', {}, false], ['a whole answer with Connection: close', { Connection: 'close' }, false], ['a stream', {}, true], ['a stream with Connection: close', { Connection: 'close' }, true]]) {
-    const before = await metric(server, 'llm_generated_tokens_total')
-    const socket = connect(server.port, '127.0.0.1', () => socket.write(postJson(headers, JSON.stringify(long({ seed: 7, stream })))))
-    await until(async () => await metric(server, 'llm_generated_tokens_total') !== before)
-    socket.destroy()
-    const isFree = await pagesFree(server), made = await metric(server, 'llm_generated_tokens_total') - before
-    check(`an abort of ${title} frees its pages`, isFree && made > 0 && made < all / 2, `${made} of ${all} tokens`)
+    await checkAbort(server, all, `an abort of ${title}`, async firstToken => {
+      const socket = connect(server.port, '127.0.0.1', () => socket.write(postJson(headers, JSON.stringify({ ...request, stream }))))
+      await firstToken()
+      socket.destroy()
+    })
   }
   server.child.kill('SIGINT')
 }
@@ -197,6 +198,10 @@ async function badConnections(server) {
   check('bytes that are no request crash nothing', (await fetch(`${server.url}/health`)).ok)
   return Promise.all(half).then(() => check('half requests end', performance.now() - began < 14_000, `${Math.round(performance.now() - began)} ms`))
 }
+
+// If all connections are taken, the server ends those that have been silent for a second (connections.hpp).
+// Until another client is answered, that and half a second may pass, in milliseconds.
+const maxWait = 1500
 
 // More half-open clients than connections. They connect again when they are ended.
 async function crowd(server) {
@@ -218,7 +223,7 @@ async function crowd(server) {
     slowest = Math.max(slowest, performance.now() - began)
     await sleep(50)
   }
-  check('300 half-open clients keep no one out', answered === 20 && slowest < noWait, `${Math.round(slowest)} ms at most`)
+  check('300 half-open clients keep no one out', answered === 20 && slowest < maxWait, `${Math.round(slowest)} ms at most`)
   check('requests that are complete are not ended', (await failure(answer)) === 'accepted')
   isOver = true
   sockets.forEach(socket => socket.destroy())
@@ -234,7 +239,7 @@ async function oneConnection() {
   await sleep(50)
   const began = performance.now()
   const health = await raw(server, http('GET /health'))
-  check('a half-open client does not keep the only thread', statusOf(health) === 200 && performance.now() - began < noWait, `${Math.round(performance.now() - began)} ms`)
+  check('a half-open client does not keep the only thread', statusOf(health) === 200 && performance.now() - began < maxWait, `${Math.round(performance.now() - began)} ms`)
   await half
   const busy = Promise.all([0, 1, 2, 3].map(() => failure(server.client.completions.create(long()))))
   await sleep(100)
@@ -295,7 +300,7 @@ await bad.then(half => half)
 await abortedClients()
 await oneConnection()
 await crowd(server)
-check('the server still runs, and holds no page', await pagesFree(server))
+check('the server still runs, and holds no page', await pagesFree(server) < 1000)
 server.child.kill('SIGINT')
 check('Ctrl-C ends an idle server', await server.ended === 0)
 exit()

@@ -36,18 +36,23 @@ export async function until(condition) {
     await sleep(1)
   }
 }
-// Waits until no page is used, for 5 seconds at most; returns whether that is so.
+// Waits until no page is used; returns how long that took.
 export async function pagesFree(server) {
   const began = performance.now()
   while (performance.now() - began < 5000) {
-    if (await metric(server, 'llm_pages_used') === 0 && await metric(server, 'llm_requests_running') === 0) return true
+    if (await metric(server, 'llm_pages_used') === 0 && await metric(server, 'llm_requests_running') === 0) return Math.round(performance.now() - began)
     await sleep(5)
   }
-  return false
+  return Infinity
 }
-// The server waits 5 s for the bytes of a client (http_server.hpp). What took less than half of that,
-// in milliseconds, has not waited for one that is silent.
-export const noWait = 2500
+// abort() makes the client of a request go away, which would generate so many tokens.
+export async function checkAbort(server, numTokens, title, abort) {
+  const generated = () => metric(server, 'llm_generated_tokens_total')
+  const before = await generated()
+  await abort(() => until(async () => await generated() !== before))
+  const free = await pagesFree(server), tokens = await generated() - before
+  check(`${title} frees its pages`, free < 500 && tokens > 0 && tokens < numTokens / 2, `${free} ms, ${tokens} of ${numTokens} tokens`)
+}
 
 export const model = 'wordnet_answers'
 export const ask = (content, more = {}) => ({ model, messages: [{ role: 'user', content }], temperature: 0, ...more })

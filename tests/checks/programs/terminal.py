@@ -4,7 +4,6 @@ import fcntl
 import os
 import pty
 import re
-import resource
 import select
 import shutil
 import signal
@@ -13,7 +12,6 @@ import subprocess
 import termios
 import threading
 import time
-from pathlib import Path
 
 
 def run_in_terminal(command, act=lambda output: None, columns=80, **variables):
@@ -68,30 +66,23 @@ def talk_in_terminal(command, script):
     return code, output.decode(errors="replace").replace("\r\n", "\n")
 
 
-def seconds_of(usage):
-    return usage.ru_utime + usage.ru_stime
-
-
 def expect_interrupt(command, moment, folder):
-    """Ctrl-C ends the program within 3 seconds of processor time, whatever it is doing; what was
-    trained is saved. (The longest step of a training takes 1 second, on two cores together. What
-    else runs on the machine changes wall-clock time more.)"""
+    """Ctrl-C ends the program soon (2 s leave room for a busy machine), whatever it is doing;
+    what was trained is saved."""
     shutil.rmtree(folder, ignore_errors=True)
-    others = seconds_of(resource.getrusage(resource.RUSAGE_CHILDREN))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True) as process:
         while (line := process.stdout.readline()) and not re.match(moment, line):
             pass
         time.sleep(0.2)
-        ticks = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-        before = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+        start = time.time()
         process.send_signal(signal.SIGINT)
-        limit = threading.Timer(20, process.kill)
+        limit = threading.Timer(60, process.kill)
         limit.start()
         output = process.communicate()[0]
         limit.cancel()
-    seconds = seconds_of(resource.getrusage(resource.RUSAGE_CHILDREN)) - others - before
-    assert line and seconds <= 3 and process.returncode in (0, 2, -signal.SIGINT), \
+    seconds = time.time() - start
+    assert line and seconds <= 2 and process.returncode in (0, 2, -signal.SIGINT), \
         f"exit {process.returncode}, {seconds:.1f} s after Ctrl-C at {moment}: {output[-300:]}"
     saved = (folder / "run.safetensors").exists()
     assert not moment.startswith("step") or (saved and "Stopped and saved" in output), \
