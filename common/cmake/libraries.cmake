@@ -8,8 +8,9 @@ set(headers <common/tensors/tensor.hpp> <cmath> <complex> <filesystem> <function
 # Tensors, random numbers, threads.
 file(GLOB numeric_sources CONFIGURE_DEPENDS common/numbers/*.cpp common/tensors/*.cpp)
 list(FILTER numeric_sources EXCLUDE REGEX "/(elementwise|tensor)\\.cpp$")
-add_library(common STATIC ${numeric_sources} common/system/interrupt.cpp common/system/parallel.cpp
-                          common/system/processor.cpp common/system/timer.cpp $<TARGET_OBJECTS:vectorized>
+add_library(common STATIC ${numeric_sources} common/system/blas.cpp common/system/interrupt.cpp
+                          common/system/parallel.cpp common/system/processor.cpp common/system/timer.cpp
+                          $<TARGET_OBJECTS:vectorized>
                           common/parallel/communicator.cpp common/parallel/ranks_in_turn.cpp
                           common/parallel/shared_memory_rank.cpp)
 if(NOT EMSCRIPTEN)  # has no threads

@@ -12,7 +12,7 @@
 
 #include "common/parallel/ranks_in_turn.hpp"
 #include "common/parallel/shared_memory_rank.hpp"
-#include "common/system/parallel.hpp"
+#include "common/system/blas.hpp"
 #include "common/tensors/shape.hpp"
 
 namespace llm {

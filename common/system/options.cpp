@@ -16,6 +16,7 @@
 #include "common/output/plot.hpp"
 #include "common/output/show.hpp"
 #include "common/output/terminal.hpp"
+#include "common/system/blas.hpp"
 #include "common/system/option_values.hpp"
 #include "common/system/processor.hpp"
 #include "common/system/run_program.hpp"
@@ -268,6 +269,7 @@ std::uint32_t Options::seed() const { return parser_->seed; }
 bool Options::given(const std::string& name) const { return parser_->app.count(name) > 0; }
 
 int Options::run(int argc, char** argv, const std::function<void()>& program) {
+    choose_blas_kernels(argv);
     std::setvbuf(stdout, nullptr, _IOLBF, 0);  // pipes and files receive each line at once
     const auto fail = [&](const std::string& message) {
         std::cout << std::flush;

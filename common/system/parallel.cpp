@@ -10,10 +10,11 @@
 #include <thread>
 #include <vector>
 
+#include "common/system/blas.hpp"
+
 // Defined by OpenBLAS, not by other BLAS libraries.
 extern "C" void openblas_set_num_threads(int count) __attribute__((weak));
 extern "C" int openblas_get_num_threads() __attribute__((weak));
-extern "C" int openblas_get_parallel() __attribute__((weak));  // 0: the serial build
 
 namespace llm {
 namespace {
@@ -179,14 +180,6 @@ void set_num_threads(std::size_t count) {
     if (pool_has_started) throw std::logic_error("set_num_threads: the threads have started");
     thread_count() = std::max<std::size_t>(1, count);
     if (openblas_set_num_threads) openblas_set_num_threads(static_cast<int>(thread_count()));
-}
-
-void require_thread_safe_blas() {
-    if (openblas_get_parallel && openblas_get_parallel() == 0)
-        throw std::runtime_error(
-            "this OpenBLAS is the serial build, which is not thread-safe: products that two "
-            "threads compute at the same time are wrong; install the build with threads (in "
-            "Debian: apt-get install libopenblas-pthread-dev)");
 }
 
 void parallel_for(std::size_t count, LoopBody body,

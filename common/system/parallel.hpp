@@ -16,11 +16,6 @@ std::size_t num_threads();
 // after the first loop, when the threads have started.
 void set_num_threads(std::size_t count);
 
-// Throws std::runtime_error if OpenBLAS is its serial build, which is not thread-safe: threads
-// share work buffers without a lock (seen in 0.3.21). parallel_for calls this before it starts
-// threads.
-void require_thread_safe_blas();
-
 // The body of a loop: refers to a callable of (i) or of (i, thread) without owning it. (A
 // std::function may allocate memory when it is made; this is C++26's std::function_ref.)
 class LoopBody {

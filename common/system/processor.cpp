@@ -34,19 +34,22 @@ bool has_avx_vnni() {
 
 }  // namespace
 
+bool has_avx512() {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
 void require_compiled_extensions() {
     const CompiledExtensions& compiled = compiled_extensions;
     __builtin_cpu_init();
     const auto has = [](int flags) { return flags != 0; };
-    const bool avx512 =
-        has(__builtin_cpu_supports("avx512f")) && has(__builtin_cpu_supports("avx512bw")) &&
-        has(__builtin_cpu_supports("avx512dq")) && has(__builtin_cpu_supports("avx512vl"));
     const Extension extensions[] = {
         {"SSE4.2", compiled.sse42, has(__builtin_cpu_supports("sse4.2"))},
         {"AVX2", compiled.avx2, has(__builtin_cpu_supports("avx2"))},
         {"FMA", compiled.fma, has(__builtin_cpu_supports("fma"))},
         {"BMI2", compiled.bmi2, has(__builtin_cpu_supports("bmi2"))},
-        {"AVX-512", compiled.avx512, avx512},
+        {"AVX-512", compiled.avx512, has_avx512()},
         {"AVX-512 VBMI", compiled.vbmi, has(__builtin_cpu_supports("avx512vbmi"))},
         {"AVX-512 VBMI2", compiled.vbmi2, has(__builtin_cpu_supports("avx512vbmi2"))},
         {"AVX-512 BITALG", compiled.bitalg, has(__builtin_cpu_supports("avx512bitalg"))},

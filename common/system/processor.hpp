@@ -21,6 +21,10 @@ struct Extension {
     bool is_present;  // in this processor
 };
 
+#ifdef __x86_64__
+bool has_avx512();  // the extensions that Skylake-X added: F, BW, DQ and VL
+#endif
+
 // Throws std::runtime_error, naming the first extension that is compiled and not present.
 void require_extensions(std::span<const Extension> extensions);
 void require_compiled_extensions();

@@ -12,6 +12,7 @@
 
 #define DOCTEST_CONFIG_IMPLEMENT
 #define DOCTEST_CONFIG_NO_POSIX_SIGNALS  // a crash ends the process
+#include "common/system/blas.hpp"
 #include "tests/support/reporter.hpp"
 
 namespace {
@@ -147,6 +148,7 @@ Result run_in_child(std::size_t number) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    llm::choose_blas_kernels(argv);
     if (llm::lacks_compiled_extensions()) return 2;
     if (argc > 1) {
         const int status = run({argv, argv + argc});

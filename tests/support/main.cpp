@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/system/blas.hpp"
 #include "tests/support/reporter.hpp"
 
 namespace {
@@ -58,6 +59,7 @@ int run(const std::vector<const char*>& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    llm::choose_blas_kernels(argv);
     if (llm::lacks_compiled_extensions()) return 2;
     if (const char* folder = std::getenv("TEST_RESULTS"); folder && *folder) {
         results.open(folder / std::filesystem::path(argv[0]).filename());

@@ -10,6 +10,7 @@
 #include "chapters/apps/train/training_task.hpp"
 #include "common/output/show.hpp"
 #include "common/parallel/mpi_ranks.hpp"
+#include "common/system/blas.hpp"
 #include "common/system/parallel.hpp"
 
 using namespace llm;
@@ -82,6 +83,7 @@ std::vector<TableRow> overlap_rows(Communicator& ranks, const TimedRun& run) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    choose_blas_kernels(argv);
     MpiRanks mpi;
     Communicator& ranks = mpi.world();
     set_num_threads(std::max<std::size_t>(1, num_threads() / ranks.size()));
