@@ -1,4 +1,5 @@
 // How training changes the pairs of a batch: parts of long texts, and tokens left out.
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -97,14 +98,16 @@ TEST_CASE("Of a text that is longer than max_tokens, each step trains a random p
     for (const TextPairs& pairs :
          {TextPairs{{"x", a_to_j}, {"y", "z"}}, TextPairs{{a_to_j, "x"}, {"z", "y"}}}) {
         std::set<std::string> parts;
-        for (training.seed = 1; training.seed <= 40; ++training.seed)
+        for (training.seed = 1; training.seed <= 200; ++training.seed)
             parts.insert(trained_letters(pairs, training));
-        CHECK(parts.size() > 9);
-        for (const std::string& part : parts) {  // of one or two texts of the batch
+        // Of one or two texts of the batch. (If it has one pair twice, the gradient is 0 or
+        // rounding, which depends on the processor.)
+        for (const std::string& part : parts) {
             CHECK(part.size() <= 4);
             CHECK(part.size() != 1);
             if (part.size() == 2) CHECK(part[1] == part[0] + 1);
         }
+        CHECK(std::ranges::count(parts, 2U, &std::string::size) == 9);  // "ab" to "ij"
         training.seed = 1;
         training.steps = 300;
         CHECK(trained_letters(pairs, training) == "abcdefghij");
