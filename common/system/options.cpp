@@ -18,7 +18,6 @@
 #include "common/output/terminal.hpp"
 #include "common/system/blas.hpp"
 #include "common/system/option_values.hpp"
-#include "common/system/processor.hpp"
 #include "common/system/run_program.hpp"
 
 namespace llm {
@@ -282,8 +281,6 @@ int Options::run(int argc, char** argv, const std::function<void()>& program) {
         save_shown_tensors(parser_->save);
         set_print_options(parser_->printing);
         if (parser_->plots != "none") collect_plots(parser_->slug, parser_->plots);
-        limit_memory();
-        require_compiled_extensions();
         run_and_report(program, parser_->printing);
         return 0;
     } catch (const CLI::CallForHelp&) {

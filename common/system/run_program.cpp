@@ -9,6 +9,7 @@
 
 #include "common/output/plot.hpp"
 #include "common/system/option_values.hpp"
+#include "common/system/processor.hpp"
 
 namespace llm {
 
@@ -30,6 +31,11 @@ void Folders::remove_created() const {
     for (const auto& folder : created_) std::filesystem::remove(folder, ignored);
 }
 
+namespace {
+
+// Makes an allocation that exceeds the machine's memory fail immediately with bad_alloc;
+// otherwise the system would kill the program later without a message. (Not with sanitizers,
+// which need a large address space.)
 void limit_memory() {
 #if !defined(LLM_SANITIZE) && defined(_SC_PHYS_PAGES)
     const auto memory = static_cast<rlim_t>(sysconf(_SC_PHYS_PAGES)) *
@@ -40,8 +46,6 @@ void limit_memory() {
     setrlimit(RLIMIT_DATA, &limit);
 #endif
 }
-
-namespace {
 
 // With --only, lists the steps if none has this number, and throws UsageError if it is not 0.
 // In a terminal, says why --quiet printed nothing.
@@ -61,6 +65,8 @@ void report_steps(const PrintOptions& printing) {
 }  // namespace
 
 void run_and_report(const std::function<void()>& program, const PrintOptions& printing) {
+    limit_memory();
+    require_compiled_extensions();
     try {
         program();
     } catch (const OnlyStepDone&) {

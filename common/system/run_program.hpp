@@ -24,14 +24,9 @@ class Folders {
     std::vector<std::filesystem::path> created_;
 };
 
-// Makes an allocation that exceeds the machine's memory fail immediately with bad_alloc;
-// otherwise the system would kill the program later without a message. (Not with sanitizers,
-// which need a large address space.)
-void limit_memory();
-
 // Runs the program, with --only until the end of the step that is printed, and draws the
-// figures.
-// Throws UsageError if --only has no such step.
+// figures. Throws UsageError if --only has no such step, std::runtime_error if the program was
+// compiled for another processor.
 void run_and_report(const std::function<void()>& program, const PrintOptions& printing);
 
 }  // namespace llm

@@ -5,6 +5,7 @@
 #include "chapters/apps/train/text_run.hpp"
 #include "chapters/apps/train/training_options.hpp"
 #include "common/files/unicode.hpp"
+#include "common/system/blas.hpp"
 #include "common/system/timer.hpp"
 
 using namespace llm;
@@ -37,7 +38,8 @@ void reject_options_of_decoders(const Options& options) {
 }
 
 int main(int argc, char** argv) {
-    elapsed_seconds();  // --minutes includes the start of the program
+    choose_blas_kernels(argv);  // before MPI starts, which a process does once
+    elapsed_seconds();          // --minutes includes the start of the program
     RankProcess process;
     RankOptions ranks;
     TrainingOptions given;

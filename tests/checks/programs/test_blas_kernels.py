@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from running import run
+from inputs import SMALL
+from running import run, steps_done
+from test_train_ranks import AS_ROOT, MPIRUN
 
-pytestmark = [
-    pytest.mark.programs("02_projections"),
-    pytest.mark.skipif(" avx2 " not in Path("/proc/cpuinfo").read_text(), reason="no kernels for AVX2"),
-]
+CPUINFO = Path("/proc/cpuinfo").read_text()
+BEST = "SkylakeX" if " avx512vl " in CPUINFO else "Haswell"
+pytestmark = [pytest.mark.programs("02_projections", "train"),
+              pytest.mark.skipif(" avx2 " not in CPUINFO, reason="no kernels for AVX2")]
 
 # An OpenBLAS that has chosen kernels for a Pentium 4. Each program that begins prints a line.
 SOURCE = """
@@ -35,14 +37,24 @@ def pentium(tmp_path):
 
 
 def test_a_program_begins_again_with_kernels_of_the_processor(program, pentium):
-    plain = run([program, "--only", "1", "--plots", "none"])
-    result = run([program, "--only", "1", "--plots", "none"], env=pentium)
-    best = "SkylakeX" if " avx512vl " in Path("/proc/cpuinfo").read_text() else "Haswell"
-    assert result.stderr == f"begins: not set\nbegins: {best}\n"
+    plain = run([program, "--help"])
+    result = run([program, "--help"], env=pentium)
+    assert result.stderr == f"begins: not set\nbegins: {BEST}\n"
     assert (result.returncode, result.stdout) == (0, plain.stdout)
 
 
 def test_kernels_that_the_user_has_chosen_are_left_alone(program, pentium):
-    result = run([program, "--only", "1", "--plots", "none"], env=pentium | {"OPENBLAS_CORETYPE": "Prescott"})
+    result = run([program, "--help"], env=pentium | {"OPENBLAS_CORETYPE": "Prescott"})
     assert result.stderr == "begins: Prescott\n"
     assert result.returncode == 0
+
+
+@pytest.mark.skipif(not MPIRUN, reason="needs mpirun: openmpi-bin")
+def test_a_rank_begins_again_before_mpi_does(program, pentium, inputs, tmp_path):
+    if program.name != "train":
+        pytest.skip("has no ranks")
+    result = run([MPIRUN, "-n", "2", program, "--text", inputs["numbers"], *SMALL, "--steps", "2", "--folder", tmp_path / "run"],
+                 env=pentium | AS_ROOT)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count(f"begins: {BEST}\n") == 2
+    assert steps_done(tmp_path / "run") == 2
