@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# OpenBLAS 0.3.21 (Debian 12; also Ubuntu 22.04's 0.3.20, up to 0.3.24) takes Intel's processors of 2022 and later, such as
-# the 13th generation, N100 and Emerald Rapids, for a Pentium 4 of 2004 (kernels "Prescott", SSE3).
+# OpenBLAS 0.3.21 (Debian 12; also Ubuntu 22.04's 0.3.20, up to 0.3.24) detects Intel's processors of 2022 and later, such as
+# the 13th generation, N100 and Emerald Rapids, as a Pentium 4 of 2004 (kernels "Prescott", SSE3).
 #
 # One would expect a processor that the library does not know to get kernels by what it supports, as OpenBLAS does since
 # 0.3.19: an unknown model whose "extended model" number is up to 10 gets kernels for AVX2 or AVX-512. From 11 on, the switch

@@ -124,8 +124,7 @@ if(SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES Clang)
        chapters/16_quantization/k_quants.cpp chapters/16_quantization/kernels/interleave.cpp
        chapters/models/family_keys.cpp chapters/models/gguf_settings.cpp
        chapters/models/rope_parameters.cpp
-       common/files/gguf_*.cpp common/files/safetensors_*.cpp common/output/numbers_as_text.cpp
-       common/system/compiled_extensions.cpp)
+       common/files/gguf_*.cpp common/files/safetensors_*.cpp common/output/numbers_as_text.cpp)
   collect_sources(sources tests/checks/fuzz_readers.cpp ${readers})
   list(APPEND sources ${readers})
   list(REMOVE_DUPLICATES sources)

@@ -16,18 +16,17 @@ namespace llm {
 
 #ifdef __x86_64__
 
-void choose_blas_kernels(char** argv) {
+void select_blas_kernels(char** argv) {
     if (!openblas_get_corename || std::getenv("OPENBLAS_CORETYPE")) return;
     if (std::string_view(openblas_get_corename()) != "Prescott") return;  // the Pentium 4
-    __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return;
     setenv("OPENBLAS_CORETYPE", has_avx512() ? "SkylakeX" : "Haswell", 1);
-    execv("/proc/self/exe", argv);  // returns only if it fails: then products are slow
+    execv("/proc/self/exe", argv);  // returns only if it fails
 }
 
 #else
 
-void choose_blas_kernels(char**) {}
+void select_blas_kernels(char**) {}
 
 #endif
 

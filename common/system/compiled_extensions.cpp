@@ -1,6 +1,6 @@
 // Compiled with the options of the files with vector instructions, for which the compiler
 // defines the same macros. There is no code here, which might contain such instructions itself.
-#include "common/system/processor.hpp"
+#include "common/system/compiled_extensions.hpp"
 
 // The text of a macro that is defined as 1 is "1"; otherwise it is the macro's name.
 #define LLM_TEXT(macro) #macro

@@ -268,7 +268,7 @@ std::uint32_t Options::seed() const { return parser_->seed; }
 bool Options::given(const std::string& name) const { return parser_->app.count(name) > 0; }
 
 int Options::run(int argc, char** argv, const std::function<void()>& program) {
-    choose_blas_kernels(argv);
+    select_blas_kernels(argv);
     std::setvbuf(stdout, nullptr, _IOLBF, 0);  // pipes and files receive each line at once
     const auto fail = [&](const std::string& message) {
         std::cout << std::flush;

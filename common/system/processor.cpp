@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "common/system/compiled_extensions.hpp"
+
 #ifdef __x86_64__
 #include <cpuid.h>
 #elif defined(__aarch64__) && defined(__linux__)
@@ -35,7 +37,6 @@ bool has_avx_vnni() {
 }  // namespace
 
 bool has_avx512() {
-    __builtin_cpu_init();
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }

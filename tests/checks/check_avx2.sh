@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 grep -qw avx2 /proc/cpuinfo || exit 77
 compiler=$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "$1/CMakeCache.txt")
 mkdir -p build-avx2
-[[ ! -e $1/edited_files ]] || cp "$1/edited_files" build-avx2 # so that ccache has the same objects
+[[ ! -e $1/edited_files ]] || cp "$1/edited_files" build-avx2 # so that ccache has its objects
 cmake --preset default -B build-avx2 "-DCMAKE_CXX_COMPILER=$compiler" -DMARCH=x86-64-v3 >/dev/null
 tests=(test_common test_06_swiglu test_15_fast test_16_quantization test_models)
 cmake --build build-avx2 --target "${tests[@]}" | tee build-avx2/log

@@ -148,7 +148,7 @@ Result run_in_child(std::size_t number) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    llm::choose_blas_kernels(argv);
+    llm::select_blas_kernels(argv);
     if (llm::lacks_compiled_extensions()) return 2;
     if (argc > 1) {
         const int status = run({argv, argv + argc});

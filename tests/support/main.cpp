@@ -59,7 +59,7 @@ int run(const std::vector<const char*>& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    llm::choose_blas_kernels(argv);
+    llm::select_blas_kernels(argv);
     if (llm::lacks_compiled_extensions()) return 2;
     if (const char* folder = std::getenv("TEST_RESULTS"); folder && *folder) {
         results.open(folder / std::filesystem::path(argv[0]).filename());

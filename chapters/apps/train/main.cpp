@@ -38,7 +38,7 @@ void reject_options_of_decoders(const Options& options) {
 }
 
 int main(int argc, char** argv) {
-    choose_blas_kernels(argv);  // before MPI starts, which a process does once
+    select_blas_kernels(argv);  // may restart the program: before MPI_Init
     elapsed_seconds();          // --minutes includes the start of the program
     RankProcess process;
     RankOptions ranks;

@@ -100,8 +100,8 @@ TEST_CASE("Of a text that is longer than max_tokens, each step trains a random p
         std::set<std::string> parts;
         for (training.seed = 1; training.seed <= 200; ++training.seed)
             parts.insert(trained_letters(pairs, training));
-        // Of one or two texts of the batch. (If it has one pair twice, the gradient is 0 or
-        // rounding, which depends on the processor.)
+        // Of one or two texts of the batch. (If it has one pair twice, the gradient is 0 up to
+        // rounding errors, which depend on the processor.)
         for (const std::string& part : parts) {
             CHECK(part.size() <= 4);
             CHECK(part.size() != 1);

@@ -116,7 +116,7 @@ TEST_CASE("a token whose experts are full gets 0, and no other token changes") {
     const Tensor3 dropped = moe_forward(moe, states, 1).output;  // 6 tokens, 3 experts: 2 each
     for (std::size_t t = 0; t < 6; ++t)
         for (std::size_t c = 0; c < 6; ++c)
-            if (t < 2)  // rounded otherwise: the product has fewer rows
+            if (t < 2)  // a product of fewer rows rounds differently
                 CHECK(dropped(0, t, c) == doctest::Approx(full(0, t, c)).epsilon(1e-6));
             else
                 CHECK(dropped(0, t, c) == 0);

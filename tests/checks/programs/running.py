@@ -4,6 +4,7 @@ import array
 import ast
 import json
 import re
+import shutil
 import struct
 import subprocess
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 CHAPTERS = re.findall(r"^(\d\w+) \|", (ROOT / "chapters/contents.txt").read_text(), re.M)
+MPIRUN = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 def run(command, **kwargs):

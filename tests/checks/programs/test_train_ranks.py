@@ -12,14 +12,12 @@ from pathlib import Path
 import pytest
 
 from inputs import SMALL
-from running import (contents, expect_readable, expect_rejection, output_of, run, run_until,
+from running import (AS_ROOT, MPIRUN, contents, expect_readable, expect_rejection, output_of, run, run_until,
                      steps_done)
 from terminal import run_in_terminal
 
-MPIRUN = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
 pytestmark = [pytest.mark.programs("train"),
               pytest.mark.skipif(not MPIRUN, reason="needs mpirun: openmpi-bin")]
-AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 @pytest.fixture(scope="module")

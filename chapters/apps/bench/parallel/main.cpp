@@ -83,7 +83,7 @@ std::vector<TableRow> overlap_rows(Communicator& ranks, const TimedRun& run) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    choose_blas_kernels(argv);
+    select_blas_kernels(argv);
     MpiRanks mpi;
     Communicator& ranks = mpi.world();
     set_num_threads(std::max<std::size_t>(1, num_threads() / ranks.size()));
